@@ -1,0 +1,1 @@
+"""All protocol messages and objects, grouped by subject."""

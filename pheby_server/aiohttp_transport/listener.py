@@ -1,0 +1,79 @@
+"""Listening on a port, and the routes that are served there."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final
+
+from aiohttp import web
+
+from pheby_protocol.errors import HttpCode
+from pheby_server.server import Phase, Server
+
+from .responses import refusal, unavailable
+from .websocket import serve_socket
+
+log = logging.getLogger(__name__)
+
+_SHUTDOWN_SECONDS: Final = 1.0
+
+
+class Listener:
+    """One server on one address. `prefix` is the path that a reverse proxy leaves in front of /v1 and /healthz."""
+
+    def __init__(self, server: Server, host: str, port: int, *, prefix: str = "") -> None:
+        self._server = server
+        self._host = host
+        self._port = port
+        self._prefix = prefix.rstrip("/")
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the real one where 0 was asked for."""
+        if self._runner is None or not self._runner.addresses:
+            return self._port
+        return int(self._runner.addresses[0][1])
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the address cannot be had; nothing stays open then."""
+        application = web.Application(client_max_size=1)
+        application.router.add_get(f"{self._prefix}/healthz", self._health)
+        application.router.add_get(f"{self._prefix}/v1/ws", self._socket)
+        runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=15
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port, reuse_address=True).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        log.info("listener.started", extra={"host": self._host, "port": self.port})
+
+    async def stop(self) -> None:
+        """Close the port and whatever is still open on it."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            with contextlib.suppress(Exception):
+                await runner.cleanup()
+            log.info("listener.stopped")
+
+    async def _health(self, _: web.Request) -> web.Response:
+        if self._server.phase is not Phase.SERVING:
+            return unavailable()
+        return web.json_response({"status": "ok"})
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        # Everything is decided before the upgrade: a client must see the status, not a dead socket.
+        mode = self._server.authenticator.access(request.headers.getall("Authorization", ()))
+        if mode is None:
+            log.warning("authentication.failed")
+            return refusal(401, HttpCode.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
+        if self._server.phase is not Phase.SERVING:
+            return unavailable()
+        if not web.WebSocketResponse().can_prepare(request):
+            return refusal(426, HttpCode.UPGRADE_REQUIRED, {"Upgrade": "websocket"})
+        return await serve_socket(self._server, mode, request)

@@ -1,0 +1,70 @@
+"""One WebSocket: frames in to the session, the session's frames out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from aiohttp import WSMsgType, web
+
+from pheby_protocol.errors import CloseCode
+from pheby_protocol.messages.connection import AccessMode
+from pheby_server.outbox import Close
+from pheby_server.server import Server
+from pheby_server.session import Session
+
+log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 2.0
+
+
+async def serve_socket(server: Server, access_mode: AccessMode, request: web.Request) -> web.StreamResponse:
+    """Upgrade and serve until either side closes."""
+    config = server.config
+    socket = web.WebSocketResponse(
+        timeout=_CLOSE_SECONDS,
+        # aiohttp pings at this interval and drops a peer that is silent for half as long again.
+        heartbeat=config.heartbeat_ms / 1_000,
+        # aiohttp refuses a message of exactly this size; the protocol allows it.
+        max_msg_size=config.max_frame_bytes + 1,
+        compress=False,
+    )
+    await socket.prepare(request)
+    session = server.open_session(access_mode)
+    writer = asyncio.create_task(_write(socket, session), name="pheby-writer")
+    try:
+        await _read(socket, session)
+    finally:
+        session.lost()
+        writer.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+            await writer
+        server.closed(session)
+        log.info("client.disconnected", extra={"connection_id": session.connection_id, "close_code": socket.close_code})
+    return socket
+
+
+async def _read(socket: web.WebSocketResponse, session: Session) -> None:
+    async for message in socket:
+        if message.type is WSMsgType.TEXT:
+            session.receive_text(message.data)
+        elif message.type is WSMsgType.BINARY:
+            session.receive_binary()
+
+
+async def _write(socket: web.WebSocketResponse, session: Session) -> None:
+    try:
+        while True:
+            frame = await session.next_frame()
+            if isinstance(frame, Close):
+                await socket.close(code=frame.code, message=frame.reason.encode())
+                return
+            await socket.send_str(frame)
+    except ConnectionError:
+        # The reader sees the end of the line too, and ends the session.
+        return
+    except Exception as failure:
+        log.error("socket.write_failed", exc_info=failure)
+        with contextlib.suppress(Exception):
+            await socket.close(code=CloseCode.INTERNAL)

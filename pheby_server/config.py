@@ -1,0 +1,73 @@
+"""The core's settings. Where they come from is the embedder's matter; every value is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from pheby_protocol import limits
+from pheby_protocol.ids import Count
+from pheby_protocol.messages.connection import Limits
+
+MIN_SECRET_CHARS = 32
+MIN_SECRET_VARIETY = 8
+
+
+class ConfigError(ValueError):
+    """A setting is missing or out of bounds. The text names the setting and what is allowed, never a secret's value."""
+
+
+def _between(low: int, high: int) -> Callable[[object, attrs.Attribute[int], int], None]:
+    def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise ConfigError(f"{attribute.name} must be an integer from {low} to {high}")
+
+    return check
+
+
+def check_secret(name: str, value: str | None, *, not_equal: str | None = None) -> str:
+    """The secret, when it is strong enough to guard a powerful agent; else ConfigError naming the setting."""
+    if not value:
+        raise ConfigError(f"{name} is not set; it needs at least {MIN_SECRET_CHARS} random characters")
+    if len(value) < MIN_SECRET_CHARS or len(set(value)) < MIN_SECRET_VARIETY:
+        raise ConfigError(f"{name} is too weak; it needs at least {MIN_SECRET_CHARS} random characters")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ConfigError(f"{name} may only hold printable ASCII characters without spaces")
+    if not_equal and value == not_equal:
+        raise ConfigError(f"{name} must not be the same as Hermes's API server key")
+    return value
+
+
+@attrs.frozen(kw_only=True)
+class ServerConfig:
+    """Settings of one server. Lengths of time in milliseconds, sizes in bytes or code points as named."""
+
+    server_version: str = "0.1.0"
+    storage: str
+    """Folder of pheby.db; made with mode 0700 if absent."""
+    max_text_chars: int = attrs.field(default=limits.MAX_TEXT_CHARS, validator=_between(1_000, 1_000_000))
+    max_frame_bytes: int = attrs.field(default=limits.MAX_FRAME_BYTES, validator=_between(16_384, 16_777_216))
+    max_server_frame_bytes: int = attrs.field(
+        default=limits.MAX_SERVER_FRAME_BYTES, validator=_between(1_048_576, 16_777_216)
+    )
+    max_pending_requests: int = attrs.field(default=limits.MAX_PENDING_REQUESTS, validator=_between(1, 1_024))
+    heartbeat_ms: int = attrs.field(default=limits.HEARTBEAT_MS, validator=_between(1_000, 600_000))
+    hello_deadline_ms: int = attrs.field(default=limits.HELLO_DEADLINE_MS, validator=_between(100, 60_000))
+    outbox_frames: int = attrs.field(default=4_096, validator=_between(64, 1_000_000))
+    outbox_bytes: int = attrs.field(default=8_388_608, validator=_between(2_097_152, 268_435_456))
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_frame_bytes < 6 * self.max_text_chars + 4_096:
+            raise ConfigError("max_frame_bytes must be at least 6 x max_text_chars + 4096")
+
+    def wire_limits(self) -> Limits:
+        """The limits as `welcome` announces them."""
+        return Limits(
+            max_frame_bytes=Count(self.max_frame_bytes),
+            max_server_frame_bytes=Count(self.max_server_frame_bytes),
+            max_text_chars=Count(self.max_text_chars),
+            max_list_limit=Count(limits.MAX_LIST_LIMIT),
+            max_history_limit=Count(limits.MAX_HISTORY_LIMIT),
+            max_pending_requests=Count(self.max_pending_requests),
+        )

@@ -1,0 +1,230 @@
+"""The desk for conversations: which there are, their titles, their order in the list."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable
+from functools import partial
+
+import attrs
+
+from pheby_protocol import limits
+from pheby_protocol.codec import decode_object, encode_object
+from pheby_protocol.errors import ErrorCode
+from pheby_protocol.ids import ClientConversationId, ConversationId, HistoryId, ListCursor, Position, RunId, Time
+from pheby_protocol.messages.conversation import Conversation, ConversationCreated, ConversationUpdated, TitleSource
+from pheby_protocol.messages.message import Message
+
+from .boundary import RequestError
+from .ports import Clock, HermesConversation, HermesPort, IdSource
+from .sequencer import Change, Sequencer
+from .stores import Store
+
+log = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 5.0
+
+
+def clean_title(title: str) -> str:
+    """A title as it will be stored. Raises RequestError when it is not one."""
+    title = title.strip()
+    if not title or len(title) > limits.MAX_TITLE_CHARS or not title.isprintable():
+        raise RequestError(
+            ErrorCode.INVALID_TITLE,
+            f"A title has 1 to {limits.MAX_TITLE_CHARS} printable characters on one line.",
+        )
+    return title
+
+
+class ConversationDesk:
+    """Every conversation of the owner, kept in memory and in the store; Hermes's own are taken over as they appear."""
+
+    def __init__(self, store: Store, sequencer: Sequencer, port: HermesPort, clock: Clock, ids: IdSource) -> None:
+        self._store = store
+        self._sequencer = sequencer
+        self._port = port
+        self._clock = clock
+        self._ids = ids
+        self._all: dict[ConversationId, Conversation] = {}
+        self._by_client_id: dict[ClientConversationId, ConversationId] = {}
+        self._refreshed_at = float("-inf")
+
+    async def load(self) -> None:
+        """Read what is stored."""
+
+        def work(database: sqlite3.Connection) -> list[str]:
+            return [row[0] for row in database.execute("SELECT body FROM conversations")]
+
+        for body in await self._store.read(work):
+            self._remember(decode_object(body, Conversation))
+
+    def _remember(self, conversation: Conversation) -> None:
+        self._all[conversation.conversation_id] = conversation
+        if conversation.client_conversation_id is not None:
+            self._by_client_id[conversation.client_conversation_id] = conversation.conversation_id
+
+    def get(self, conversation_id: ConversationId) -> Conversation:
+        """The conversation. Raises RequestError not_found."""
+        found = self._all.get(conversation_id)
+        if found is None:
+            raise RequestError(ErrorCode.NOT_FOUND, "There is no such conversation.")
+        return found
+
+    async def create(self, client_id: ClientConversationId, title: str | None) -> Conversation:
+        """A new conversation, or the one that this client id made before."""
+        known = self._by_client_id.get(client_id)
+        if known is not None:
+            await self._sequencer.settled()
+            return self._all[known]
+        now = Time(self._clock.now_ms())
+        conversation = Conversation(
+            conversation_id=ConversationId(f"conv_{self._ids.conversation_number()}"),
+            client_conversation_id=client_id,
+            title="" if title is None else clean_title(title),
+            title_source=TitleSource.NONE if title is None else TitleSource.MANUAL,
+            created_at=now,
+            updated_at=now,
+            last_activity_at=now,
+            history_id=HistoryId(self._ids.token()),
+            history_head=Position(0),
+        )
+        await self._sequencer.log(self._created(conversation), durable=True)
+        return conversation
+
+    def ensure(self, conversation_id: ConversationId) -> Change:
+        """Make sure that a conversation which Hermes speaks of exists here."""
+        if conversation_id in self._all:
+            return Change()
+        now = Time(self._clock.now_ms())
+        return self._created(
+            Conversation(
+                conversation_id=conversation_id,
+                title="",
+                title_source=TitleSource.NONE,
+                created_at=now,
+                updated_at=now,
+                last_activity_at=now,
+                history_id=HistoryId(self._ids.token()),
+                history_head=Position(0),
+            )
+        )
+
+    def _created(self, conversation: Conversation) -> Change:
+        self._remember(conversation)
+        event = partial(ConversationCreated, conversation_id=conversation.conversation_id, conversation=conversation)
+        return Change((event,), (partial(_save, conversation),))
+
+    def update(self, conversation: Conversation) -> Change:
+        """Store and announce a conversation whose fields changed; nothing when none did."""
+        if conversation == self._all.get(conversation.conversation_id):
+            return Change()
+        conversation = attrs.evolve(conversation, updated_at=Time(self._clock.now_ms()))
+        self._remember(conversation)
+        event = partial(ConversationUpdated, conversation_id=conversation.conversation_id, conversation=conversation)
+        return Change((event,), (partial(_save, conversation),))
+
+    def message_added(self, message: Message) -> Change:
+        """A message with a place in the history came: it moves the conversation up in the list."""
+        conversation = self._all[message.conversation_id]
+        return self.update(
+            attrs.evolve(
+                conversation,
+                last_activity_at=max(conversation.last_activity_at, message.created_at),
+                last_message_preview=_preview(message.text) or conversation.last_message_preview,
+                history_head=max(conversation.history_head, message.position or Position(0)),
+            )
+        )
+
+    def message_ended(self, message: Message) -> Change:
+        """A message's text is whole: the newest one is the preview."""
+        conversation = self._all[message.conversation_id]
+        if message.position != conversation.history_head:
+            return Change()
+        return self.update(
+            attrs.evolve(conversation, last_message_preview=_preview(message.text) or conversation.last_message_preview)
+        )
+
+    def run_active(self, conversation_id: ConversationId, run_id: RunId | None) -> Change:
+        """A run became the active one, or (None) there is none any more."""
+        return self.update(attrs.evolve(self._all[conversation_id], active_run_id=run_id))
+
+    async def refresh(self, *, force: bool = False) -> None:
+        """Take over conversations and titles that only Hermes knows yet."""
+        now = self._clock.monotonic()
+        if not force and now - self._refreshed_at < _REFRESH_SECONDS:
+            return
+        self._refreshed_at = now
+        change = Change()
+        for found in await self._port.conversations():
+            change += self._take_over(found)
+        if change != Change():
+            await self._sequencer.log(change)
+
+    async def refresh_title(self, conversation_id: ConversationId) -> None:
+        """Take over the title that Hermes made for a conversation."""
+        found = await self._port.conversation(conversation_id)
+        if found is not None and (change := self._take_over(found)) != Change():
+            await self._sequencer.log(change)
+
+    def _take_over(self, found: HermesConversation) -> Change:
+        known = self._all.get(found.conversation_id)
+        if known is None:
+            return self._created(
+                Conversation(
+                    conversation_id=found.conversation_id,
+                    title=found.title,
+                    title_source=found.title_source,
+                    created_at=Time(found.created_at),
+                    updated_at=Time(self._clock.now_ms()),
+                    last_activity_at=Time(found.last_activity_at),
+                    history_id=HistoryId(self._ids.token()),
+                    history_head=Position(0),
+                )
+            )
+        if known.title_source is TitleSource.MANUAL or not found.title:
+            return Change()
+        return self.update(attrs.evolve(known, title=found.title, title_source=found.title_source))
+
+    def page(self, limit: int | None, cursor: ListCursor | None) -> tuple[tuple[Conversation, ...], ListCursor | None]:
+        """A page of the list, newest activity first, equal times by id; and the cursor of the next one."""
+        size = min(limit or limits.DEFAULT_LIST_LIMIT, limits.MAX_LIST_LIMIT)
+        ordered: Iterable[Conversation] = sorted(self._all.values(), key=_list_key)
+        if cursor is not None:
+            after = _read_cursor(cursor)
+            ordered = [conversation for conversation in ordered if _list_key(conversation) > after]
+        else:
+            ordered = list(ordered)
+        page = tuple(ordered[:size])
+        more = len(ordered) > size
+        return page, _write_cursor(page[-1]) if more and page else None
+
+    def some(self, conversation_ids: Iterable[ConversationId]) -> tuple[Conversation, ...]:
+        """The conversations among these that exist."""
+        return tuple(self._all[found] for found in conversation_ids if found in self._all)
+
+
+def _preview(text: str) -> str | None:
+    return " ".join(text[: limits.PREVIEW_CHARS * 2].split())[: limits.PREVIEW_CHARS] or None
+
+
+def _list_key(conversation: Conversation) -> tuple[int, str]:
+    return (-conversation.last_activity_at, conversation.conversation_id)
+
+
+def _write_cursor(conversation: Conversation) -> ListCursor:
+    return ListCursor(f"{conversation.last_activity_at}.{conversation.conversation_id}")
+
+
+def _read_cursor(cursor: ListCursor) -> tuple[int, str]:
+    time, _, conversation_id = cursor.partition(".")
+    if not (time.isascii() and time.isdigit() and len(time) <= 16 and conversation_id):
+        raise RequestError(ErrorCode.INVALID_MESSAGE, "The cursor is not one of this server's.")
+    return (-int(time), conversation_id)
+
+
+def _save(conversation: Conversation, database: sqlite3.Connection) -> None:
+    database.execute(
+        "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET body = excluded.body",
+        (conversation.conversation_id, conversation.client_conversation_id, encode_object(conversation)),
+    )

@@ -1,0 +1,156 @@
+"""What each request does: one small function per type, with the access mode that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+
+from pheby_protocol.errors import ErrorCode
+from pheby_protocol.ids import Index, Seq, Time
+from pheby_protocol.messages import attachment, clarification, conversation, message, model, run
+from pheby_protocol.messages._base import Request, Result
+from pheby_protocol.messages.approval import ApprovalRespond
+from pheby_protocol.messages.connection import AccessMode, Ping, Pong
+from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
+
+from .boundary import RequestError
+from .conversations import ConversationDesk
+from .ports import Clock
+from .runs import RunDesk
+from .transcript import Transcript
+
+R = TypeVar("R", bound=Request)
+
+
+class Desks(Protocol):
+    """Where requests are dealt with."""
+
+    conversations: ConversationDesk
+    transcript: Transcript
+    runs: RunDesk
+    clock: Clock
+
+    @property
+    def published_seq(self) -> Seq: ...
+
+
+@attrs.frozen
+class Handler:
+    """How one type of request is answered, and for whom."""
+
+    access: AccessMode
+    answer: Callable[[Desks, Any], Awaitable[Result]]
+
+
+_RANK: Final = {AccessMode.READ_ONLY: 0, AccessMode.MANAGE: 1, AccessMode.FULL: 2}
+HANDLERS: Final[dict[type[Request], Handler]] = {}
+
+
+def _handles(
+    cls: type[R], access: AccessMode
+) -> Callable[[Callable[[Desks, R], Awaitable[Result]]], Callable[[Desks, R], Awaitable[Result]]]:
+    def register(answer: Callable[[Desks, R], Awaitable[Result]]) -> Callable[[Desks, R], Awaitable[Result]]:
+        HANDLERS[cls] = Handler(access, answer)
+        return answer
+
+    return register
+
+
+async def answer(desks: Desks, access_mode: AccessMode, request: Request) -> Result:
+    """The result of a request. Raises RequestError, or whatever went wrong."""
+    handler = HANDLERS.get(type(request))
+    if handler is None:
+        raise RequestError(ErrorCode.UNKNOWN_TYPE)
+    if _RANK.get(access_mode, -1) < _RANK[handler.access]:
+        raise RequestError(ErrorCode.FORBIDDEN)
+    return await handler.answer(desks, request)
+
+
+@_handles(Ping, AccessMode.READ_ONLY)
+async def _ping(desks: Desks, request: Ping) -> Result:
+    return Pong(id=request.id, server_time=Time(desks.clock.now_ms()))
+
+
+@_handles(conversation.ConversationList, AccessMode.READ_ONLY)
+async def _list(desks: Desks, request: conversation.ConversationList) -> Result:
+    if request.cursor is None:
+        await desks.conversations.refresh()
+    page, after = desks.conversations.page(request.limit, request.cursor)
+    return conversation.ConversationListResult(
+        id=request.id, conversations=page, next=after, as_of_seq=desks.published_seq
+    )
+
+
+@_handles(conversation.ConversationGet, AccessMode.READ_ONLY)
+async def _get(desks: Desks, request: conversation.ConversationGet) -> Result:
+    found = desks.conversations.get(request.conversation_id)
+    return conversation.ConversationGetResult(id=request.id, conversation=found, as_of_seq=desks.published_seq)
+
+
+@_handles(ConversationHistory, AccessMode.READ_ONLY)
+async def _history(desks: Desks, request: ConversationHistory) -> Result:
+    page = await desks.transcript.page(request.conversation_id, request.limit, request.before, request.after)
+    return ConversationHistoryResult(
+        id=request.id,
+        conversation_id=request.conversation_id,
+        messages=page.messages,
+        tool_calls=(),
+        runs=page.runs,
+        approvals=(),
+        clarifications=(),
+        before=page.before,
+        after=page.after,
+        has_more=page.has_more,
+        history_id=desks.conversations.get(request.conversation_id).history_id,
+        as_of_seq=desks.published_seq,
+    )
+
+
+@_handles(conversation.ConversationCreate, AccessMode.MANAGE)
+async def _create(desks: Desks, request: conversation.ConversationCreate) -> Result:
+    made = await desks.conversations.create(request.client_conversation_id, request.title)
+    return conversation.ConversationCreateResult(id=request.id, conversation=made, as_of_seq=desks.published_seq)
+
+
+@_handles(message.MessageSend, AccessMode.MANAGE)
+async def _send(desks: Desks, request: message.MessageSend) -> Result:
+    receipt = await desks.runs.send(request.conversation_id, request.client_message_id, request.text, request.if_busy)
+    return message.MessageSendResult(id=request.id, receipt=receipt)
+
+
+@_handles(message.MessageReceipt, AccessMode.READ_ONLY)
+async def _receipt(desks: Desks, request: message.MessageReceipt) -> Result:
+    return message.MessageReceiptResult(id=request.id, receipt=desks.runs.receipt(request.client_message_id))
+
+
+@_handles(message.MessageText, AccessMode.READ_ONLY)
+async def _text(desks: Desks, request: message.MessageText) -> Result:
+    part, after, found = await desks.transcript.text(request.message_id, request.cursor)
+    return message.MessageTextResult(
+        id=request.id,
+        text=part,
+        next=after,
+        index=found.index if found.index is not None else Index(-1),
+        status=found.status,
+    )
+
+
+async def _not_offered(_: Desks, __: Request) -> Result:
+    raise RequestError(ErrorCode.UNAVAILABLE, "This server does not offer that; see capabilities in welcome.")
+
+
+for _cls, _access in (
+    (conversation.ConversationRename, AccessMode.MANAGE),
+    (conversation.ConversationDelete, AccessMode.FULL),
+    (run.RunCancel, AccessMode.MANAGE),
+    (ApprovalRespond, AccessMode.FULL),
+    (clarification.ClarificationRespond, AccessMode.MANAGE),
+    (attachment.AttachmentGet, AccessMode.READ_ONLY),
+    (model.ModelList, AccessMode.READ_ONLY),
+    (model.ModelSelect, AccessMode.FULL),
+    (model.ReasoningList, AccessMode.READ_ONLY),
+    (model.ReasoningSelect, AccessMode.FULL),
+):
+    HANDLERS[_cls] = Handler(_access, _not_offered)

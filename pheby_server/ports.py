@@ -1,0 +1,190 @@
+"""The seams of the core: what it asks Hermes, what Hermes tells it, and the clock and ids that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import attrs
+
+from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.conversation import TitleSource
+from pheby_protocol.messages.message import MessageRole, Origin
+from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
+
+
+class Unavailable(Exception):  # noqa: N818 - names what is the case, not a fault
+    """Hermes cannot do that now; the caller may try again."""
+
+
+@attrs.frozen(kw_only=True)
+class HermesFeatures:
+    """What this Hermes can do, as probed; becomes the capabilities in `welcome`."""
+
+    version: str
+    streaming: bool
+
+
+@attrs.frozen(kw_only=True)
+class HandOver:
+    """One message of the owner for the agent. `message_id` comes back in `GatewayEvents.run_started`."""
+
+    conversation_id: ConversationId
+    message_id: MessageId
+    run_id: RunId
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class HermesConversation:
+    """A conversation as Hermes has it. Times in milliseconds since 1970 UTC."""
+
+    conversation_id: ConversationId
+    title: str
+    title_source: TitleSource
+    created_at: int
+    last_activity_at: int
+
+
+@attrs.frozen(kw_only=True)
+class HermesMessage:
+    """A message as Hermes stores it, already cleaned for display.
+
+    `key` names its row for ever; `also` are further names under which it may have been known. No synthetic rows.
+    """
+
+    key: str
+    also: tuple[str, ...] = ()
+    role: MessageRole
+    text: str
+    created_at: int
+
+
+@attrs.frozen(kw_only=True)
+class LiveMessage:
+    """A message that was seen live and is to be found among Hermes's rows."""
+
+    message_id: MessageId
+    role: MessageRole
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Bound:
+    """This live message is that row."""
+
+    message_id: MessageId
+    key: str
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@attrs.frozen(kw_only=True)
+class RunResult:
+    """How a run ended and why. `final_text` is what Hermes declares to be the answer, cleaned; None: not declared."""
+
+    outcome: Outcome
+    reason: RunReason | None = None
+    error: RunErrorCode | None = None
+    final_text: str | None = None
+    usage: Usage | None = None
+
+
+class HermesPort(Protocol):
+    """What the core asks Hermes. Every call is made on the loop and never blocks it."""
+
+    @property
+    def features(self) -> HermesFeatures: ...
+
+    async def ready(self, conversation_id: ConversationId) -> None:
+        """Returns when Hermes takes messages and this conversation is free for the next one."""
+
+    async def hand_over(self, message: HandOver) -> None:
+        """Give Hermes one message; returns when Hermes has it.
+
+        Raises Unavailable when the conversation is not free after all: Hermes has not seen the message.
+        """
+
+    async def conversations(self) -> Sequence[HermesConversation]:
+        """All of this platform's conversations that Hermes has stored."""
+
+    async def conversation(self, conversation_id: ConversationId) -> HermesConversation | None:
+        """One conversation, or None when Hermes has stored nothing of it yet."""
+
+    async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
+        """The messages that exist for the owner, oldest first, over all of Hermes's sessions of the conversation."""
+
+    async def bind(
+        self, conversation_id: ConversationId, live: Sequence[LiveMessage], bound: Container[str]
+    ) -> Sequence[Bound]:
+        """Find live messages among the rows whose keys are not bound yet."""
+
+
+class GatewayEvents(Protocol):
+    """What Hermes tells the core, about one conversation at a time. Every call is made on the loop, in order."""
+
+    def run_started(self, conversation_id: ConversationId, message_id: MessageId | None, origin: Origin) -> RunId:
+        """A turn began: that of a message that was handed over, or (None) one that Hermes started by itself."""
+
+    def message_started(self, conversation_id: ConversationId, text: str) -> MessageId:
+        """The agent began a text in the active run; later changes name the id."""
+
+    def message_appended(self, message_id: MessageId, text: str) -> None:
+        """The text grew at its end."""
+
+    def message_replaced(self, message_id: MessageId, text: str) -> None:
+        """The text is this one now."""
+
+    def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
+        """The text is whole. Interim: more of this run follows."""
+
+    def run_progress(self, conversation_id: ConversationId, text: str) -> None:
+        """A phrase about what goes on; not part of the transcript."""
+
+    def run_ended(self, conversation_id: ConversationId, result: RunResult) -> None:
+        """The active run ended. What is still open in it is closed first."""
+
+    def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
+        """A message that was handed over will get no run: Hermes did something else with it."""
+
+    def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
+        """A text outside of any run: a notice, a scheduled job's result."""
+
+    async def settled(self) -> None:
+        """Returns when everything told so far is stored."""
+
+
+class Timer(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time for the core."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970 UTC. May jump."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never jumps."""
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        """Call once on the loop after a delay in seconds."""
+
+
+class IdSource(Protocol):
+    """Names for new things; unique across restarts."""
+
+    def token(self) -> str:
+        """At least 96 bits of chance in `[A-Za-z0-9_-]`."""
+
+    def conversation_number(self) -> str:
+        """16 to 18 digits, never used before: the one form of a chat id that every Hermes line can address."""

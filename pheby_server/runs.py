@@ -1,0 +1,727 @@
+"""The desk for runs: it holds the owner's sends, hands them to Hermes one at a time, and says how each run went."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+
+from pheby_protocol.codec import decode_object, encode_object
+from pheby_protocol.errors import ErrorCode
+from pheby_protocol.ids import ClientMessageId, ConversationId, Count, Index, MessageId, Position, RunId, Time
+from pheby_protocol.messages.connection import ErrorDetails
+from pheby_protocol.messages.conversation import Conversation
+from pheby_protocol.messages.message import (
+    Disposition,
+    IfBusy,
+    Message,
+    MessageDelta,
+    MessageReplaced,
+    MessageRole,
+    Origin,
+    Receipt,
+)
+from pheby_protocol.messages.run import Run, RunEnded, RunError, RunErrorCode, RunProgress, RunStarted, RunUpdated
+from pheby_protocol.states import (
+    MESSAGE,
+    RECEIPT,
+    RUN,
+    MessageEvent,
+    MessageState,
+    ReceiptEvent,
+    ReceiptState,
+    RunEvent,
+    RunState,
+)
+
+from .boundary import RequestError
+from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, Unavailable
+from .sequencer import Change, Sequencer
+from .stores import Store
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 0.25
+HAND_OVER_WITHIN_MS: Final = 15 * 60 * 1_000
+"""After a restart an older send is not handed over any more: the owner has moved on."""
+
+_UNSENDABLE = re.compile("[\ud800-\udfff\x00]")
+
+ERROR_TEXTS: Final[dict[RunErrorCode, str]] = {
+    RunErrorCode.PROVIDER_ERROR: "The model provider reported an error.",
+    RunErrorCode.PROVIDER_AUTH: "The model provider refused the credentials.",
+    RunErrorCode.PROVIDER_RATE_LIMITED: "The model provider is over its limit; try again later.",
+    RunErrorCode.EMPTY_RESPONSE: "The model gave an empty answer.",
+    RunErrorCode.CONTEXT_OVERFLOW: "The conversation is too long for the model.",
+    RunErrorCode.INTERRUPTED_BY_RESTART: "Hermes was restarted while it worked on this.",
+    RunErrorCode.TIMED_OUT: "It took too long.",
+    RunErrorCode.INTERNAL: "Something went wrong in Hermes.",
+}
+
+_RUN_EVENT: Final = {
+    Outcome.COMPLETED: RunEvent.COMPLETE,
+    Outcome.FAILED: RunEvent.FAIL,
+    Outcome.CANCELLED: RunEvent.CANCELLED,
+}
+_MESSAGE_EVENT: Final = {
+    Outcome.COMPLETED: MessageEvent.COMPLETE,
+    Outcome.FAILED: MessageEvent.FAIL,
+    Outcome.CANCELLED: MessageEvent.CANCEL,
+}
+
+
+class Conversations(Protocol):
+    """What this desk needs to know of conversations."""
+
+    def get(self, conversation_id: ConversationId) -> Conversation: ...
+    def ensure(self, conversation_id: ConversationId) -> Change: ...
+    def message_added(self, message: Message) -> Change: ...
+    def message_ended(self, message: Message) -> Change: ...
+    def run_active(self, conversation_id: ConversationId, run_id: RunId | None) -> Change: ...
+    async def refresh_title(self, conversation_id: ConversationId) -> None: ...
+
+
+class Messages(Protocol):
+    """What this desk needs to know of chat messages."""
+
+    open: dict[MessageId, Message]
+
+    def new_message_id(self) -> MessageId: ...
+    def next_position(self, conversation_id: ConversationId) -> Position: ...
+    def created(self, message: Message) -> Change: ...
+    def updated(self, message: Message) -> Change: ...
+    def completed(self, message: Message) -> Change: ...
+    def changed(self, message: Message) -> None: ...
+    def checkpoint(self, message: Message) -> Change: ...
+    async def run_ended(self, conversation_id: ConversationId) -> None: ...
+
+
+@attrs.define
+class _Send:
+    """One send of the owner, from admission to the end of its run."""
+
+    receipt: Receipt
+    text: str
+    content_digest: str
+    created_at: Time
+    message: Message
+    run: Run
+
+
+@attrs.define
+class _Lane:
+    """One conversation's way to Hermes: what waits, what was handed over, what runs."""
+
+    conversation_id: ConversationId
+    waiting: deque[_Send] = attrs.field(factory=deque)
+    handed: _Send | None = None
+    """Given to Hermes, or about to be; its turn has not begun."""
+    run: Run | None = None
+    send: _Send | None = None
+    """The send whose run is active; None when Hermes began it by itself."""
+    streaming: MessageId | None = None
+    spoke: Message | None = None
+    """The last text of the active run."""
+
+    @property
+    def busy(self) -> bool:
+        return self.handed is not None or self.run is not None or bool(self.waiting)
+
+
+class RunDesk:
+    """Implements GatewayEvents; one lane per conversation."""
+
+    def __init__(
+        self,
+        store: Store,
+        sequencer: Sequencer,
+        port: HermesPort,
+        conversations: Conversations,
+        messages: Messages,
+        clock: Clock,
+        ids: IdSource,
+        max_text_chars: int,
+    ) -> None:
+        self._store = store
+        self._sequencer = sequencer
+        self._port = port
+        self._conversations = conversations
+        self._messages = messages
+        self._clock = clock
+        self._ids = ids
+        self._max_text_chars = max_text_chars
+        self._lanes: dict[ConversationId, _Lane] = {}
+        self._receipts: dict[ClientMessageId, tuple[str, Receipt]] = {}
+        """Content digest and receipt of every send."""
+        self._dirty: set[MessageId] = set()
+        self._checkpoint_timer: Timer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Start and stop
+
+    async def load(self) -> None:
+        """Read what is stored, end what a dead process left open, and take up sends that Hermes has never seen."""
+        found = await self._store.read(_read_all)
+        self._receipts = {receipt.client_message_id: (digest, receipt) for digest, receipt in found.receipts}
+        change = Change()
+        waiting = {send.run_id: send for send in found.open_sends}
+        for run in found.open_runs:
+            send = waiting.pop(run.run_id, None)
+            if send is not None and send.receipt.state is ReceiptState.ADMITTED:
+                change += self._take_up(send, run)
+            else:
+                change += self._end_left_over(run, send)
+        for send in waiting.values():
+            change += self._settle_receipt(send.receipt, send.digest, ReceiptEvent.FINISH)
+        if change != Change():
+            await self._sequencer.log(change, durable=True)
+
+    def start(self) -> None:
+        """Begin to hand over what waits."""
+        for lane in list(self._lanes.values()):
+            self._next(lane)
+
+    async def stop(self) -> None:
+        """Stop handing over and store the texts that still stream."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+        self._checkpoint()
+
+    def _take_up(self, stored: _StoredSend, run: Run) -> Change:
+        message = self._messages.open.get(stored.receipt.message_id) or stored.message
+        if message is None:
+            return self._end_left_over(run, stored)
+        send = _Send(stored.receipt, stored.text, stored.digest, stored.created_at, message, run)
+        if self._clock.now_ms() - stored.created_at > HAND_OVER_WITHIN_MS:
+            return self._drop(send, ReceiptEvent.LAPSE)
+        self._lane(run.conversation_id).waiting.append(send)
+        return Change()
+
+    def _end_left_over(self, run: Run, stored: _StoredSend | None) -> Change:
+        change = self._conversations.ensure(run.conversation_id)
+        for message in list(self._messages.open.values()):
+            if message.run_id == run.run_id and message.role is not MessageRole.USER:
+                change += self._end_message(message, Outcome.FAILED, final=False)
+        result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERRUPTED_BY_RESTART)
+        change += self._end_run(run, result)
+        change += self._conversations.run_active(run.conversation_id, None)
+        if stored is not None:
+            # Hermes had it, but what became of it is not known: never run again on its own.
+            change += self._settle_receipt(stored.receipt, stored.digest, ReceiptEvent.LOSE_SIGHT)
+            if stored.message is not None:
+                change += self._delivery(stored.message, ReceiptState.INDETERMINATE)
+        return change
+
+    # What clients ask
+
+    async def send(
+        self, conversation_id: ConversationId, client_message_id: ClientMessageId, text: str, if_busy: IfBusy
+    ) -> Receipt:
+        """Admit a send: durable before it returns, handed to Hermes as soon as the conversation is free."""
+        self._conversations.get(conversation_id)
+        digest = hashlib.sha256(f"{conversation_id}\n{text}".encode()).hexdigest()
+        known = self._receipts.get(client_message_id)
+        if known is not None:
+            await self._sequencer.settled()
+            return self._repeated(client_message_id, digest)
+        self._check_text(text)
+        lane = self._lane(conversation_id)
+        if lane.busy and if_busy is IfBusy.REJECT:
+            raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
+        send, change = self._admit(lane, client_message_id, text, digest)
+        admitted = send.receipt
+        await self._sequencer.log(change, durable=True)
+        self._next(lane)
+        return admitted
+
+    def receipt(self, client_message_id: ClientMessageId) -> Receipt:
+        """What became of a send. Raises RequestError not_found when it was never admitted."""
+        known = self._receipts.get(client_message_id)
+        if known is None:
+            raise RequestError(ErrorCode.NOT_FOUND, "That message was never admitted.")
+        return known[1]
+
+    def is_busy(self, conversation_id: ConversationId) -> bool:
+        """Whether a run is active or about to be."""
+        lane = self._lanes.get(conversation_id)
+        return lane is not None and (lane.run is not None or lane.handed is not None)
+
+    def open_runs(self) -> tuple[Run, ...]:
+        """All runs that have not ended."""
+        runs: list[Run] = []
+        for lane in self._lanes.values():
+            runs += [lane.run] if lane.run is not None else []
+            runs += [lane.handed.run] if lane.handed is not None else []
+            runs += [send.run for send in lane.waiting]
+        return tuple(runs)
+
+    def _repeated(self, client_message_id: ClientMessageId, digest: str) -> Receipt:
+        known_digest, receipt = self._receipts[client_message_id]
+        repeated = attrs.evolve(receipt, duplicate=True)
+        if known_digest != digest:
+            raise RequestError(ErrorCode.CONFLICT, details=ErrorDetails(receipt=repeated))
+        return repeated
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self._max_text_chars:
+            raise RequestError(
+                ErrorCode.TOO_LARGE,
+                f"A text has at most {self._max_text_chars} characters.",
+                details=ErrorDetails(limit=Count(self._max_text_chars)),
+            )
+        if not text.strip():
+            raise RequestError(ErrorCode.INVALID_MESSAGE, "The text is empty.")
+
+    def _admit(self, lane: _Lane, client_message_id: ClientMessageId, text: str, digest: str) -> tuple[_Send, Change]:
+        now = Time(self._clock.now_ms())
+        queued = lane.busy
+        run = Run(
+            run_id=RunId(f"run_{self._ids.token()}"),
+            conversation_id=lane.conversation_id,
+            origin=Origin.CHAT,
+            status=RunState.QUEUED,
+            created_at=now,
+        )
+        message = Message(
+            message_id=self._messages.new_message_id(),
+            conversation_id=lane.conversation_id,
+            position=None if queued else self._messages.next_position(lane.conversation_id),
+            role=MessageRole.USER,
+            origin=Origin.CHAT,
+            status=MessageState.QUEUED if queued else MessageState.COMPLETED,
+            text=text,
+            text_truncated=False,
+            run_id=run.run_id,
+            client_message_id=client_message_id,
+            delivery=ReceiptState.ADMITTED,
+            attachments=(),
+            created_at=now,
+            completed_at=None if queued else now,
+        )
+        receipt = Receipt(
+            client_message_id=client_message_id,
+            message_id=message.message_id,
+            conversation_id=lane.conversation_id,
+            disposition=Disposition.QUEUED if queued else Disposition.STARTED,
+            state=ReceiptState.ADMITTED,
+            run_id=run.run_id,
+            duplicate=False,
+        )
+        send = _Send(receipt, text, digest, now, message, run)
+        self._receipts[client_message_id] = (digest, receipt)
+        lane.waiting.append(send)
+        change = self._messages.created(message)
+        if queued:
+            change += Change(
+                (partial(RunUpdated, conversation_id=lane.conversation_id, run=run),), (partial(_save_run, run),)
+            )
+        else:
+            change += Change(writes=(partial(_save_run, run),)) + self._conversations.message_added(message)
+        change += Change(writes=(partial(_save_receipt, receipt, digest, text, now),))
+        return send, change
+
+    # Towards Hermes
+
+    def _lane(self, conversation_id: ConversationId) -> _Lane:
+        return self._lanes.setdefault(conversation_id, _Lane(conversation_id))
+
+    def _next(self, lane: _Lane) -> None:
+        """Hand over the next send when the lane is free for it."""
+        if lane.run is None and lane.handed is None and lane.waiting:
+            send = lane.handed = lane.waiting.popleft()
+            self._spawn(self._hand_over(lane, send))
+        elif not lane.busy:
+            self._lanes.pop(lane.conversation_id, None)
+
+    async def _hand_over(self, lane: _Lane, send: _Send) -> None:
+        try:
+            while lane.handed is send:
+                await self._port.ready(lane.conversation_id)
+                if lane.run is not None:
+                    # Hermes began something by itself meanwhile; its end brings us back.
+                    lane.handed = None
+                    lane.waiting.appendleft(send)
+                    return
+                await self._dispatch(send)
+                try:
+                    await self._port.hand_over(
+                        HandOver(
+                            conversation_id=lane.conversation_id,
+                            message_id=send.message.message_id,
+                            run_id=send.run.run_id,
+                            text=send.text,
+                        )
+                    )
+                    return
+                except Unavailable:
+                    await asyncio.sleep(RETRY_SECONDS)
+        except Exception as failure:
+            log.error("hand_over.failed", exc_info=failure)
+            self.run_lost(lane.conversation_id, send.message.message_id)
+
+    async def _dispatch(self, send: _Send) -> None:
+        """Note that Hermes is about to get the send, before it does."""
+        if send.receipt.state is not ReceiptState.ADMITTED:
+            return
+        change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
+        message = attrs.evolve(send.message, delivery=send.receipt.state)
+        if message.position is None:
+            now = Time(self._clock.now_ms())
+            message = attrs.evolve(
+                message,
+                position=self._messages.next_position(message.conversation_id),
+                status=MESSAGE.next(message.status, MessageEvent.COMPLETE),
+                completed_at=now,
+            )
+            change += self._conversations.message_added(message)
+        send.message = message
+        await self._sequencer.log(self._messages.updated(message) + change, durable=True)
+
+    def _move_receipt(self, send: _Send, event: ReceiptEvent) -> Change:
+        send.receipt = attrs.evolve(send.receipt, state=RECEIPT.next(send.receipt.state, event))
+        return self._store_receipt(send.receipt, send.content_digest)
+
+    def _settle_receipt(self, receipt: Receipt, digest: str, event: ReceiptEvent) -> Change:
+        return self._store_receipt(attrs.evolve(receipt, state=RECEIPT.next(receipt.state, event)), digest)
+
+    def _store_receipt(self, receipt: Receipt, digest: str) -> Change:
+        self._receipts[receipt.client_message_id] = (digest, receipt)
+        return Change(writes=(partial(_update_receipt, receipt),))
+
+    def _delivery(self, message: Message, state: ReceiptState) -> Change:
+        return self._messages.updated(attrs.evolve(message, delivery=state))
+
+    def _drop(self, send: _Send, event: ReceiptEvent) -> Change:
+        """End a send that Hermes has never seen."""
+        change = self._end_run(send.run, RunResult(outcome=Outcome.CANCELLED))
+        change += self._move_receipt(send, event)
+        message = send.message
+        if message.status is MessageState.QUEUED:
+            message = attrs.evolve(
+                message,
+                position=self._messages.next_position(message.conversation_id),
+                status=MESSAGE.next(message.status, MessageEvent.CANCEL),
+                completed_at=Time(self._clock.now_ms()),
+            )
+        return change + self._delivery(message, send.receipt.state)
+
+    # From Hermes (GatewayEvents)
+
+    def run_started(self, conversation_id: ConversationId, message_id: MessageId | None, origin: Origin) -> RunId:
+        change = self._conversations.ensure(conversation_id)
+        lane = self._lane(conversation_id)
+        if lane.run is not None:
+            log.warning("run.overlap: the run before is ended")
+            self.run_ended(conversation_id, RunResult(outcome=Outcome.CANCELLED))
+            lane = self._lane(conversation_id)
+        now = Time(self._clock.now_ms())
+        send = lane.handed if message_id is not None else None
+        if send is not None and send.message.message_id == message_id:
+            lane.handed, lane.send, run = None, send, send.run
+        else:
+            run = Run(
+                run_id=RunId(f"run_{self._ids.token()}"),
+                conversation_id=conversation_id,
+                origin=origin,
+                status=RunState.QUEUED,
+                created_at=now,
+            )
+        run = attrs.evolve(run, status=RUN.next(run.status, RunEvent.START), started_at=now)
+        lane.run = run
+        change += Change((partial(RunStarted, conversation_id=conversation_id, run=run),), (partial(_save_run, run),))
+        self._sequencer.log(change + self._conversations.run_active(conversation_id, run.run_id))
+        return run.run_id
+
+    def message_started(self, conversation_id: ConversationId, text: str) -> MessageId:
+        message_id = self._messages.new_message_id()
+        lane = self._lanes.get(conversation_id)
+        if lane is None or lane.run is None:
+            log.warning("text.late: a text without a run is dropped")
+            return message_id
+        if lane.streaming is not None:
+            self.message_ended(lane.streaming, interim=True)
+        message = Message(
+            message_id=message_id,
+            conversation_id=conversation_id,
+            position=self._messages.next_position(conversation_id),
+            role=MessageRole.ASSISTANT,
+            origin=lane.run.origin,
+            status=MessageState.STREAMING,
+            text="",
+            text_truncated=False,
+            index=Index(-1),
+            run_id=lane.run.run_id,
+            attachments=(),
+            created_at=Time(self._clock.now_ms()),
+        )
+        lane.streaming = message_id
+        self._sequencer.log(self._messages.created(message) + self._conversations.message_added(message))
+        if text:
+            self.message_appended(message_id, text)
+        return message_id
+
+    def message_appended(self, message_id: MessageId, text: str) -> None:
+        text = sendable(text)
+        message = self._grow(message_id, lambda old: old + text)
+        if message is not None:
+            self._sequencer.tell(
+                MessageDelta(
+                    conversation_id=message.conversation_id,
+                    run_id=message.run_id,
+                    message_id=message_id,
+                    index=message.index or Index(0),
+                    text=text,
+                )
+            )
+
+    def message_replaced(self, message_id: MessageId, text: str) -> None:
+        text = sendable(text)
+        message = self._grow(message_id, lambda _: text)
+        if message is not None:
+            self._sequencer.tell(
+                MessageReplaced(
+                    conversation_id=message.conversation_id,
+                    run_id=message.run_id,
+                    message_id=message_id,
+                    index=message.index or Index(0),
+                    text=text,
+                )
+            )
+
+    def _grow(self, message_id: MessageId, change: Callable[[str], str]) -> Message | None:
+        message = self._messages.open.get(message_id)
+        if message is None or message.status is not MessageState.STREAMING:
+            return None
+        message = attrs.evolve(
+            message,
+            text=change(message.text),
+            index=Index((message.index if message.index is not None else -1) + 1),
+            status=MESSAGE.next(message.status, MessageEvent.CHANGE),
+        )
+        self._messages.changed(message)
+        self._dirty.add(message_id)
+        if self._checkpoint_timer is None:
+            self._checkpoint_timer = self._clock.call_later(CHECKPOINT_SECONDS, self._checkpoint)
+        return message
+
+    def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
+        message = self._messages.open.get(message_id)
+        if message is None or message.status is not MessageState.STREAMING:
+            return
+        lane = self._lane(message.conversation_id)
+        lane.spoke = attrs.evolve(message, interim=interim)
+        lane.streaming = None
+        self._sequencer.log(self._end_message(lane.spoke, Outcome.COMPLETED, final=False))
+
+    def run_progress(self, conversation_id: ConversationId, text: str) -> None:
+        lane = self._lanes.get(conversation_id)
+        if lane is not None and lane.run is not None and text.strip():
+            self._sequencer.tell(
+                RunProgress(conversation_id=conversation_id, run_id=lane.run.run_id, text=sendable(text)[:500])
+            )
+
+    def run_ended(self, conversation_id: ConversationId, result: RunResult) -> None:
+        lane = self._lanes.get(conversation_id)
+        if lane is None or lane.run is None:
+            return
+        run, send = lane.run, lane.send
+        change = self._close_texts(lane, run, result)
+        change += self._end_run(run, result)
+        change += self._conversations.run_active(conversation_id, None)
+        if send is not None:
+            change += self._move_receipt(send, ReceiptEvent.FINISH)
+            change += self._delivery(send.message, send.receipt.state)
+        lane.run = lane.send = lane.streaming = lane.spoke = None
+        self._sequencer.log(change)
+        self._spawn(self._after_run(conversation_id))
+        self._next(lane)
+
+    def _close_texts(self, lane: _Lane, run: Run, result: RunResult) -> Change:
+        """End the text that still streams; where Hermes declared an answer that nobody has seen, show it."""
+        answer = sendable(result.final_text or "") if result.outcome is Outcome.COMPLETED else ""
+        streaming = self._messages.open.get(lane.streaming) if lane.streaming is not None else None
+        if streaming is not None:
+            if answer.startswith(streaming.text):
+                streaming = attrs.evolve(streaming, text=answer)
+            return self._end_message(streaming, result.outcome, final=result.outcome is Outcome.COMPLETED)
+        if answer and (lane.spoke is None or lane.spoke.interim):
+            now = Time(self._clock.now_ms())
+            message = Message(
+                message_id=self._messages.new_message_id(),
+                conversation_id=lane.conversation_id,
+                position=self._messages.next_position(lane.conversation_id),
+                role=MessageRole.ASSISTANT,
+                origin=run.origin,
+                status=MessageState.COMPLETED,
+                text=answer,
+                text_truncated=False,
+                final=True,
+                run_id=run.run_id,
+                attachments=(),
+                created_at=now,
+                completed_at=now,
+            )
+            return self._messages.created(message) + self._conversations.message_added(message)
+        return Change()
+
+    def _end_message(self, message: Message, outcome: Outcome, *, final: bool) -> Change:
+        message = attrs.evolve(
+            message,
+            status=MESSAGE.next(message.status, _MESSAGE_EVENT[outcome]),
+            final=final,
+            completed_at=Time(self._clock.now_ms()),
+        )
+        self._dirty.discard(message.message_id)
+        return self._messages.completed(message) + self._conversations.message_ended(message)
+
+    def _end_run(self, run: Run, result: RunResult) -> Change:
+        code = result.error
+        run = attrs.evolve(
+            run,
+            status=RUN.next(run.status, _RUN_EVENT[result.outcome]),
+            reason=result.reason,
+            error=None if code is None else RunError(code=code, message=ERROR_TEXTS.get(code, ERROR_TEXTS[_INTERNAL])),
+            usage=result.usage,
+            ended_at=Time(self._clock.now_ms()),
+        )
+        return Change((partial(RunEnded, conversation_id=run.conversation_id, run=run),), (partial(_save_run, run),))
+
+    def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
+        lane = self._lanes.get(conversation_id)
+        if lane is None or lane.handed is None or lane.handed.message.message_id != message_id:
+            return
+        send = lane.handed
+        lane.handed = None
+        result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERNAL)
+        change = self._end_run(send.run, result) + self._move_receipt(send, ReceiptEvent.FINISH)
+        self._sequencer.log(change + self._delivery(send.message, send.receipt.state))
+        self._next(lane)
+
+    def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
+        change = self._conversations.ensure(conversation_id)
+        now = Time(self._clock.now_ms())
+        message = Message(
+            message_id=self._messages.new_message_id(),
+            conversation_id=conversation_id,
+            position=self._messages.next_position(conversation_id),
+            role=MessageRole.NOTICE if origin is Origin.SYSTEM else MessageRole.ASSISTANT,
+            origin=origin,
+            status=MessageState.COMPLETED,
+            text=sendable(text),
+            text_truncated=False,
+            attachments=(),
+            created_at=now,
+            completed_at=now,
+        )
+        change += self._messages.created(message)
+        self._sequencer.log(change + self._conversations.message_added(message))
+        return message.message_id
+
+    async def settled(self) -> None:
+        await self._sequencer.settled()
+
+    # Inside
+
+    def _checkpoint(self) -> None:
+        self._checkpoint_timer = None
+        change = Change()
+        for message_id in self._dirty:
+            message = self._messages.open.get(message_id)
+            if message is not None:
+                change += self._messages.checkpoint(message)
+        self._dirty.clear()
+        if change != Change():
+            self._sequencer.log(change)
+
+    async def _after_run(self, conversation_id: ConversationId) -> None:
+        try:
+            await self._messages.run_ended(conversation_id)
+            await self._conversations.refresh_title(conversation_id)
+        except Exception as failure:
+            log.warning("history.not_reconciled", exc_info=failure)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_INTERNAL: Final = RunErrorCode.INTERNAL
+
+
+def sendable(text: str) -> str:
+    """The text with what no frame can carry (lone surrogates, NUL) as U+FFFD."""
+    return _UNSENDABLE.sub("�", text)
+
+
+@attrs.frozen
+class _StoredSend:
+    receipt: Receipt
+    digest: str
+    text: str
+    created_at: Time
+    message: Message | None
+
+    @property
+    def run_id(self) -> RunId:
+        return self.receipt.run_id
+
+
+@attrs.frozen
+class _Stored:
+    receipts: list[tuple[str, Receipt]]
+    open_sends: list[_StoredSend]
+    open_runs: list[Run]
+
+
+def _read_all(database: sqlite3.Connection) -> _Stored:
+    receipts = [
+        (digest, decode_object(body, Receipt))
+        for digest, body in database.execute("SELECT content_digest, body FROM receipts")
+    ]
+    sends = []
+    for body, digest, text, created_at in database.execute(
+        "SELECT body, content_digest, text, created_at FROM receipts WHERE open = 1 ORDER BY rowid"
+    ).fetchall():
+        receipt = decode_object(body, Receipt)
+        row = database.execute("SELECT body FROM messages WHERE message_id = ?", (receipt.message_id,)).fetchone()
+        message = decode_object(row[0], Message) if row else None
+        sends.append(_StoredSend(receipt, digest, text or "", Time(created_at), message))
+    runs = [decode_object(row[0], Run) for row in database.execute("SELECT body FROM runs WHERE ended = 0")]
+    return _Stored(receipts, sends, sorted(runs, key=lambda run: run.created_at))
+
+
+def _save_run(run: Run, database: sqlite3.Connection) -> None:
+    ended = run.ended_at is not None
+    database.execute(
+        "INSERT INTO runs VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
+        (run.run_id, run.conversation_id, ended, encode_object(run)),
+    )
+
+
+def _save_receipt(receipt: Receipt, digest: str, text: str, created_at: int, database: sqlite3.Connection) -> None:
+    database.execute(
+        "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, 1, ?)",
+        (receipt.client_message_id, receipt.conversation_id, digest, text, created_at, encode_object(receipt)),
+    )
+
+
+def _update_receipt(receipt: Receipt, database: sqlite3.Connection) -> None:
+    is_open = receipt.state in (ReceiptState.ADMITTED, ReceiptState.DISPATCHED)
+    database.execute(
+        "UPDATE receipts SET body = ?, open = ?, text = CASE WHEN ? THEN text END WHERE client_message_id = ?",
+        (encode_object(receipt), is_open, is_open, receipt.client_message_id),
+    )

@@ -1,0 +1,195 @@
+"""One FIFO for everything that changes: stored first, then told to the clients, in the order in which it happened."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from pheby_protocol.codec import encode
+from pheby_protocol.ids import Seq, Time
+from pheby_protocol.messages._base import LoggedEvent, TransientEvent
+
+from .event_log import EventLog, LoggedFrame
+from .ports import Clock
+from .stores import Store
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[sqlite3.Connection], object]
+
+
+class EventMaker(Protocol):
+    """Makes an event once its place is known; usually a `partial` of the event's class."""
+
+    def __call__(self, *, seq: Seq, time: Time) -> LoggedEvent: ...
+
+
+@attrs.frozen
+class Published:
+    """An event on its way to the clients; encoded once for all of them. Transient events have no seq."""
+
+    event: LoggedEvent | TransientEvent
+    frame: str
+
+
+@attrs.frozen
+class Change:
+    """Events and the writes that belong to them: committed together, or not at all."""
+
+    events: tuple[EventMaker, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+    def __add__(self, other: Change) -> Change:
+        return Change(self.events + other.events, self.writes + other.writes)
+
+
+@attrs.define
+class _Entry:
+    change: Change = Change()
+    transient: TransientEvent | None = None
+    durable: bool = False
+    call: Callable[[Seq], None] | None = None
+    done: asyncio.Future[None] | None = None
+
+
+class Sequencer:
+    """Takes changes on the loop, commits them in groups on the store's thread, publishes them in FIFO order."""
+
+    def __init__(self, store: Store, event_log: EventLog, clock: Clock, publish: Callable[[Published], None]) -> None:
+        self._store = store
+        self._log = event_log
+        self._clock = clock
+        self._publish = publish
+        self._waiting: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._last_seq = event_log.head
+
+    @property
+    def published_seq(self) -> Seq:
+        """The seq of the last event that clients were told."""
+        return self._log.head
+
+    def start(self) -> None:
+        self._worker = asyncio.create_task(self._work(), name="pheby-sequencer")
+
+    async def stop(self) -> None:
+        """Commit and publish what waits, then end."""
+        self._stopping = True
+        self._wake.set()
+        if self._worker is not None:
+            await self._worker
+
+    def log(self, change: Change, *, durable: bool = False) -> asyncio.Future[None]:
+        """Commit a change, then publish its events. The future ends when they are published.
+
+        Durable: it also survives a power cut, not only the death of the process.
+        """
+        done = asyncio.get_running_loop().create_future()
+        # Most callers do not wait; a failure is logged where it happens.
+        done.add_done_callback(_retrieve)
+        self._append(_Entry(change, durable=durable, done=done))
+        return done
+
+    def tell(self, event: TransientEvent) -> None:
+        """Publish a transient event behind everything before it."""
+        self._append(_Entry(transient=event))
+
+    def at_this_point(self, call: Callable[[Seq], None]) -> None:
+        """Call when everything before has been published and nothing after it, with the seq published so far."""
+        self._append(_Entry(call=call))
+
+    async def settled(self) -> None:
+        """Returns when everything before is published."""
+        await self.log(Change())
+
+    def _append(self, entry: _Entry) -> None:
+        self._waiting.append(entry)
+        self._wake.set()
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                if self._stopping:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            entries = list(self._waiting)
+            self._waiting.clear()
+            await self._commit_and_publish(entries)
+
+    async def _commit_and_publish(self, entries: list[_Entry]) -> None:
+        time = Time(self._clock.now_ms())
+        prepared = [_Prepared(entry) for entry in entries]
+        for item in prepared:
+            self._prepare(item, time)
+        good = [item for item in prepared if item.failure is None]
+        writes = [write for item in good for write in item.entry.change.writes]
+        frames = [frame for item in good for frame in item.frames]
+        if writes or frames:
+
+            def work(database: sqlite3.Connection) -> None:
+                for write in writes:
+                    write(database)
+                EventLog.append(database, frames)
+
+            try:
+                await self._store.transact(work, durable=any(item.entry.durable for item in good))
+            except Exception as failure:
+                log.error("store.commit_failed", exc_info=failure)
+                for item in good:
+                    if item.entry.change != Change():
+                        item.failure = failure
+        for item in prepared:
+            self._finish(item)
+
+    def _prepare(self, item: _Prepared, time: Time) -> None:
+        try:
+            for maker in item.entry.change.events:
+                self._last_seq = Seq(self._last_seq + 1)
+                event = maker(seq=self._last_seq, time=time)
+                frame = encode(event)
+                item.frames.append(LoggedFrame(self._last_seq, getattr(event, "conversation_id", ""), frame))
+                item.published.append(Published(event, frame))
+            if item.entry.transient is not None:
+                item.published.append(Published(item.entry.transient, encode(item.entry.transient)))
+        except Exception as failure:
+            log.error("event.not_encodable", exc_info=failure)
+            item.failure = failure
+
+    def _finish(self, item: _Prepared) -> None:
+        entry = item.entry
+        if item.failure is None:
+            for published in item.published:
+                self._publish(published)
+            if item.frames:
+                self._log.head = item.frames[-1].seq
+            if entry.call is not None:
+                entry.call(self._log.head)
+        if entry.done is not None and not entry.done.done():
+            if item.failure is None:
+                entry.done.set_result(None)
+            else:
+                entry.done.set_exception(item.failure)
+
+
+@attrs.define
+class _Prepared:
+    """An entry on its way through one group commit."""
+
+    entry: _Entry
+    frames: list[LoggedFrame] = attrs.field(factory=list)
+    published: list[Published] = attrs.field(factory=list)
+    failure: Exception | None = None
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,227 @@
+"""The core as one object: its desks, its sessions, its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import StrEnum
+
+from pheby_protocol.capabilities import SERVER_CAPABILITIES
+from pheby_protocol.codec import encode
+from pheby_protocol.errors import CloseCode
+from pheby_protocol.ids import ConnectionId, DeviceId, Millis, Seq, Time
+from pheby_protocol.messages._base import Request, Result
+from pheby_protocol.messages.connection import (
+    AccessMode,
+    Hello,
+    ServerDraining,
+    ServerInfo,
+    Snapshot,
+    SyncCompleted,
+    Welcome,
+)
+from pheby_protocol.registry import schema_digest
+
+from . import handlers
+from .auth import Authenticator
+from .config import ServerConfig
+from .conversations import ConversationDesk
+from .event_log import EventLog
+from .ports import Clock, GatewayEvents, HermesPort, IdSource
+from .runs import RunDesk
+from .sequencer import Published, Sequencer
+from .session import Session
+from .snapshot import snapshot_parts
+from .stores import Store
+from .system import RandomIds, SystemClock
+from .transcript import Transcript
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 2.0
+RECONNECT_AFTER_MS = 2_000
+_SNAPSHOT_SHARE = 0.8
+
+
+class Phase(StrEnum):
+    """Whether the server takes connections."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class Server:
+    """Sessions of one owner's devices with one Hermes. Made, started, given to a transport, stopped."""
+
+    conversations: ConversationDesk
+    transcript: Transcript
+    runs: RunDesk
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        port: HermesPort,
+        authenticator: Authenticator,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ) -> None:
+        self.config = config
+        self.authenticator = authenticator
+        self.clock: Clock = clock or SystemClock()
+        self.phase = Phase.STARTING
+        self._port = port
+        self._ids: IdSource = ids or RandomIds()
+        self._store = Store(config.storage, self.clock.now_ms)
+        self._sessions: set[Session] = set()
+        self._live: dict[Session, None] = {}
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    @property
+    def events(self) -> GatewayEvents:
+        """What Hermes's side calls."""
+        return self.runs
+
+    @property
+    def published_seq(self) -> Seq:
+        return self._sequencer.published_seq
+
+    @property
+    def session_count(self) -> int:
+        return len(self._sessions)
+
+    async def start(self) -> None:
+        """Open the store and put what a dead process left in order. Raises StoreError."""
+        await self._store.open()
+        self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms())
+        self._sequencer = Sequencer(self._store, self._log, self.clock, self._publish)
+        self._sequencer.start()
+        self.conversations = ConversationDesk(self._store, self._sequencer, self._port, self.clock, self._ids)
+        self.transcript = Transcript(
+            self._store,
+            self._sequencer,
+            self._port,
+            self.conversations,
+            self.clock,
+            self._ids,
+            self.config.max_server_frame_bytes,
+        )
+        self.runs = RunDesk(
+            self._store,
+            self._sequencer,
+            self._port,
+            self.conversations,
+            self.transcript,
+            self.clock,
+            self._ids,
+            self.config.max_text_chars,
+        )
+        self.transcript.is_busy = self.runs.is_busy
+        await self.conversations.load()
+        await self.transcript.load()
+        await self.runs.load()
+        self.runs.start()
+        self.phase = Phase.SERVING
+        log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
+
+    async def stop(self) -> None:
+        """Tell the clients, close their connections, store everything, close the store."""
+        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+            return
+        self.phase = Phase.DRAINING
+        notice = ServerDraining(reconnect_after_ms=Millis(RECONNECT_AFTER_MS))
+        for session in list(self._sessions):
+            if session in self._live:
+                session.send_live(notice, encode(notice))
+            session.close(CloseCode.GOING_AWAY)
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._all_gone.wait()
+        except TimeoutError:
+            log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
+        await self.runs.stop()
+        await self._sequencer.stop()
+        await self._store.close()
+        self.phase = Phase.STOPPED
+        log.info("server.stopped")
+
+    # For a transport
+
+    def open_session(self, access_mode: AccessMode) -> Session:
+        """A session for a connection whose secret was right."""
+        session = Session(self, self.config, self.clock, ConnectionId(self._ids.token()), access_mode)
+        self._sessions.add(session)
+        self._all_gone.clear()
+        log.info("client.connected", extra={"connection_id": session.connection_id})
+        return session
+
+    def closed(self, session: Session) -> None:
+        """The transport has written a session's last frame."""
+        self._sessions.discard(session)
+        if not self._sessions:
+            self._all_gone.set()
+
+    # For sessions
+
+    def greet(self, session: Session, hello: Hello, version: int) -> None:
+        log.info(
+            "client.hello",
+            extra={"connection_id": session.connection_id, "client": hello.client.name, "version": version},
+        )
+        self._replace(hello.client.device_id, session)
+        self._sequencer.at_this_point(lambda seq: self._welcome(session, hello, version, seq))
+
+    def gone(self, session: Session) -> None:
+        self._live.pop(session, None)
+
+    async def answer(self, session: Session, request: Request) -> Result:
+        return await handlers.answer(self, session.access_mode, request)
+
+    # Inside
+
+    def _replace(self, device_id: DeviceId, newcomer: Session) -> None:
+        for session in list(self._sessions):
+            if session is not newcomer and session.device_id == device_id:
+                session.close(CloseCode.REPLACED)
+
+    def _publish(self, published: Published) -> None:
+        for session in list(self._live):
+            session.send_live(published.event, published.frame)
+
+    def _welcome(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
+        features = self._port.features
+        session.send(
+            Welcome(
+                id=hello.id,
+                protocol_version=version,
+                connection_id=session.connection_id,
+                server=ServerInfo(name="pheby", version=self.config.server_version, hermes_version=features.version),
+                server_time=Time(self.clock.now_ms()),
+                capabilities=dict.fromkeys(SERVER_CAPABILITIES, False) | {"streaming": features.streaming},
+                access_mode=session.access_mode,
+                limits=self.config.wire_limits(),
+                heartbeat_ms=Millis(self.config.heartbeat_ms),
+                schema_digest=schema_digest(),
+                epoch=self._log.epoch,
+                seq=seq,
+                resumed=False,
+                receipts_since=self._log.started_at,
+            )
+        )
+        for part in self._snapshot(seq):
+            session.send(part)
+        session.send(SyncCompleted(seq=seq))
+        self._live[session] = None
+
+    def _snapshot(self, seq: Seq) -> list[Snapshot]:
+        page, after = self.conversations.page(None, None)
+        runs = self.runs.open_runs()
+        messages = self.transcript.open_as_sent()
+        listed = {conversation.conversation_id for conversation in page}
+        named = dict.fromkeys([run.conversation_id for run in runs] + [text.conversation_id for text in messages])
+        others = self.conversations.some(found for found in named if found not in listed)
+        room = int(self.config.max_server_frame_bytes * _SNAPSHOT_SHARE)
+        return snapshot_parts(seq, room, (*page, *others), after, runs, messages)

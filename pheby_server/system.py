@@ -1,0 +1,34 @@
+"""The real clock and the real source of ids."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+
+from .ports import Timer
+
+
+class SystemClock:
+    """Clock of the machine and timers of the running loop."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(delay, call)
+
+
+class RandomIds:
+    """Ids from the machine's source of chance."""
+
+    def token(self) -> str:
+        return secrets.token_hex(12)
+
+    def conversation_number(self) -> str:
+        # Milliseconds first keeps numbers apart across restarts and readable in Hermes's own lists.
+        return f"{time.time_ns() // 1_000_000:013d}{secrets.randbelow(10_000):04d}"

@@ -1,0 +1,184 @@
+"""PUBLIC: what a test of something built on the core needs. No socket, no waiting for real time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pheby_protocol.errors import CloseCode
+from pheby_protocol.messages.connection import AccessMode
+
+from .auth import Authenticator
+from .config import ServerConfig
+from .outbox import Close
+from .ports import HermesPort, Timer
+from .server import Server
+from .simulated import Respond, SimulatedHermes, echo
+from .system import SystemClock
+
+TEST_SECRET = "test-0123456789abcdef-0123456789abcdef"  # noqa: S105 - for tests only, and named so
+
+
+class FakeClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now_ms: int = 1_796_050_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic = 0.0
+        self._timers: list[tuple[float, int, _FakeTimer]] = []
+        self._count = itertools.count()
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        timer = _FakeTimer(call)
+        heapq.heappush(self._timers, (self._monotonic + delay, next(self._count), timer))
+        return timer
+
+    def move(self, seconds: float) -> None:
+        """Let time pass; timers that come due are called in order."""
+        end = self._monotonic + seconds
+        while self._timers and self._timers[0][0] <= end:
+            due, _, timer = heapq.heappop(self._timers)
+            self._now_ms += int((due - self._monotonic) * 1_000)
+            self._monotonic = due
+            timer.fire()
+        self._now_ms += int((end - self._monotonic) * 1_000)
+        self._monotonic = end
+
+    def jump(self, milliseconds: int) -> None:
+        """Set the wall clock forward or back, as an operator or a time server does."""
+        self._now_ms += milliseconds
+
+
+class _FakeTimer:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self._call = None
+
+    def fire(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+class CountedIds:
+    """Ids that are the same in every run of a test."""
+
+    def __init__(self, start: int = 1) -> None:
+        self._count = itertools.count(start)
+
+    def token(self) -> str:
+        return f"{next(self._count):024d}"
+
+    def conversation_number(self) -> str:
+        return f"{next(self._count):017d}"
+
+
+class MemoryTransport:
+    """A client's end of a session without a socket: JSON objects in, JSON objects out."""
+
+    def __init__(self, server: Server, access_mode: AccessMode = AccessMode.FULL) -> None:
+        self._server = server
+        self._ids = itertools.count(1)
+        self.session = server.open_session(access_mode)
+        self.closed: CloseCode | None = None
+        self.seen: list[dict[str, Any]] = []
+        """Every frame that was received."""
+
+    def send(self, frame: dict[str, Any]) -> None:
+        """Send one frame."""
+        self.session.receive_text(json.dumps(frame))
+
+    def send_text(self, text: str) -> None:
+        """Send anything."""
+        self.session.receive_text(text)
+
+    async def receive(self, within: float = 5.0) -> dict[str, Any]:
+        """The next frame. Raises ConnectionError when the server has closed, TimeoutError when nothing comes."""
+        async with asyncio.timeout(within):
+            frame = await self.session.next_frame()
+        if isinstance(frame, Close):
+            self.closed = frame.code
+            self.session.lost()
+            self._server.closed(self.session)
+            raise ConnectionError(frame.code)
+        read: dict[str, Any] = json.loads(frame)
+        self.seen.append(read)
+        return read
+
+    async def until(self, wanted: str, **fields: Any) -> dict[str, Any]:
+        """Receive until a frame of this type, with these fields."""
+        while True:
+            frame = await self.receive()
+            if frame["type"] == wanted and all(frame.get(name) == value for name, value in fields.items()):
+                return frame
+
+    async def request(self, type_: str, **fields: Any) -> dict[str, Any]:
+        """Send a request; its result or error. Events that come before it are in `seen`."""
+        request_id = f"r{next(self._ids)}"
+        self.send({"type": type_, "id": request_id, **fields})
+        while True:
+            frame = await self.receive()
+            if frame.get("id") == request_id:
+                return frame
+
+    async def hello(self, device_id: str = "device", **fields: Any) -> dict[str, Any]:
+        """Shake hands and wait until in step; the welcome."""
+        client = {"name": "test", "version": "1", "device_id": device_id}
+        welcome = await self.request("hello", protocol_versions=[1], client=client, **fields)
+        if welcome["type"] == "welcome":
+            await self.until("sync.completed")
+        return welcome
+
+    def cut(self) -> None:
+        """The line breaks."""
+        self.session.lost()
+        self._server.closed(self.session)
+
+
+@asynccontextmanager
+async def running_server(
+    storage: str, port: HermesPort, *, clock: Any = None, ids: Any = None, **settings: Any
+) -> AsyncIterator[Server]:
+    """A started server on a port of your own."""
+    server = Server(
+        ServerConfig(storage=storage, **settings),
+        port,
+        Authenticator(((AccessMode.FULL, TEST_SECRET),)),
+        clock=clock,
+        ids=ids,
+    )
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def client_and_server(
+    storage: str, respond: Respond = echo, **settings: Any
+) -> AsyncIterator[tuple[MemoryTransport, Server, SimulatedHermes]]:
+    """A server on a simulated Hermes, and a client that is in step with it."""
+    hermes = SimulatedHermes(SystemClock(), respond)
+    async with running_server(storage, hermes, **settings) as server:
+        hermes.start(server.events)
+        client = MemoryTransport(server)
+        await client.hello()
+        try:
+            yield client, server, hermes
+        finally:
+            client.cut()
+            await hermes.stop()

@@ -1,0 +1,422 @@
+"""The desk for chat messages: their order, their texts, and which of Hermes's rows they are."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from pheby_protocol import limits
+from pheby_protocol.codec import decode_object, encode_object
+from pheby_protocol.errors import ErrorCode
+from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, RunId, Time
+from pheby_protocol.messages.conversation import Conversation, HistoryChanged
+from pheby_protocol.messages.message import (
+    Message,
+    MessageCompleted,
+    MessageCreated,
+    MessageRole,
+    MessageUpdated,
+    Origin,
+)
+from pheby_protocol.messages.run import Run
+from pheby_protocol.states import MessageState
+
+from .boundary import RequestError
+from .ports import Clock, HermesMessage, HermesPort, IdSource, LiveMessage
+from .sequencer import Change, Sequencer
+from .stores import Store
+
+log = logging.getLogger(__name__)
+
+_GAP = 1_024
+"""Between neighbours, so that a row that turns up later still finds a position."""
+_FRAME_SHARE = 0.8
+"""Of the largest frame, for texts; the rest is for everything around them."""
+_REREAD_SECONDS = 0.3
+"""Hermes writes the last row of a run up to this long after the run's end."""
+
+
+class Conversations(Protocol):
+    """What this desk needs to know of conversations."""
+
+    def get(self, conversation_id: ConversationId) -> Conversation: ...
+    def update(self, conversation: Conversation) -> Change: ...
+
+
+@attrs.frozen
+class Page:
+    """A page of history, ascending by position."""
+
+    messages: tuple[Message, ...]
+    runs: tuple[Run, ...]
+    before: Position | None
+    after: Position | None
+    has_more: bool
+
+
+class Transcript:
+    """Messages by conversation. Ended ones live in the store; streaming and queued ones in memory too."""
+
+    def __init__(
+        self,
+        store: Store,
+        sequencer: Sequencer,
+        port: HermesPort,
+        conversations: Conversations,
+        clock: Clock,
+        ids: IdSource,
+        max_frame_bytes: int,
+    ) -> None:
+        self._store = store
+        self._sequencer = sequencer
+        self._port = port
+        self._conversations = conversations
+        self._clock = clock
+        self._ids = ids
+        self._text_budget = int(max_frame_bytes * _FRAME_SHARE)
+        self._last_position: dict[ConversationId, int] = {}
+        self.open: dict[MessageId, Message] = {}
+        """Streaming and queued messages."""
+        self._reconciled: set[ConversationId] = set()
+        self._locks: dict[ConversationId, asyncio.Lock] = {}
+        self.is_busy: Callable[[ConversationId], bool] = lambda _: False
+        """Whether a run is active; the desk for runs says so."""
+
+    async def load(self) -> None:
+        """Read what is stored."""
+
+        def work(database: sqlite3.Connection) -> tuple[list[tuple[str, int]], list[str]]:
+            positions = database.execute(
+                "SELECT conversation_id, max(position) FROM messages WHERE position > 0 GROUP BY conversation_id"
+            ).fetchall()
+            return positions, [row[0] for row in database.execute("SELECT body FROM messages WHERE ended = 0")]
+
+        positions, bodies = await self._store.read(work)
+        self._last_position = {ConversationId(found): position for found, position in positions}
+        for body in bodies:
+            message = decode_object(body, Message)
+            self.open[message.message_id] = message
+
+    def open_as_sent(self) -> tuple[Message, ...]:
+        """All streaming and queued messages, each as it fits a frame."""
+        return tuple(self._as_sent(message) for message in self.open.values())
+
+    def new_message_id(self) -> MessageId:
+        return MessageId(f"msg_{self._ids.token()}")
+
+    def next_position(self, conversation_id: ConversationId) -> Position:
+        """A position behind everything that the conversation has."""
+        position = self._last_position.get(conversation_id, 0) + _GAP
+        self._last_position[conversation_id] = position
+        return Position(position)
+
+    def fit(self, text: str) -> tuple[str, bool]:
+        """The text, cut where it would not fit a frame, and whether it was cut."""
+        # One code point takes at most six bytes of JSON, so most texts need no second look.
+        if len(text) * 6 <= self._text_budget or len(_json_bytes(text)) <= self._text_budget:
+            return text, False
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if len(_json_bytes(text[:middle])) <= self._text_budget:
+                low = middle
+            else:
+                high = middle - 1
+        return text[:low], True
+
+    def created(self, message: Message) -> Change:
+        """Store and announce a new message."""
+        self._remember(message)
+        event = partial(MessageCreated, conversation_id=message.conversation_id, message=self._as_sent(message))
+        return Change((event,), (partial(_save, message),))
+
+    def updated(self, message: Message) -> Change:
+        """Store and announce a message of which something other than its text's end changed."""
+        self._remember(message)
+        event = partial(MessageUpdated, conversation_id=message.conversation_id, message=self._as_sent(message))
+        return Change((event,), (partial(_save, message),))
+
+    def completed(self, message: Message) -> Change:
+        """Store and announce a message that was streaming and has ended."""
+        self._remember(message)
+        event = partial(MessageCompleted, conversation_id=message.conversation_id, message=self._as_sent(message))
+        return Change((event,), (partial(_save, message),))
+
+    def changed(self, message: Message) -> None:
+        """A streaming message's text changed; stored by the next checkpoint."""
+        self._remember(message)
+
+    def checkpoint(self, message: Message) -> Change:
+        """Store a streaming message as it is, announcing nothing."""
+        return Change(writes=(partial(_save, message),))
+
+    def _remember(self, message: Message) -> None:
+        if message.status in (MessageState.STREAMING, MessageState.QUEUED):
+            self.open[message.message_id] = message
+        else:
+            self.open.pop(message.message_id, None)
+
+    def _as_sent(self, message: Message) -> Message:
+        text, cut = self.fit(message.text)
+        return attrs.evolve(message, text=text, text_truncated=True) if cut else message
+
+    async def page(
+        self, conversation_id: ConversationId, limit: int | None, before: Position | None, after: Position | None
+    ) -> Page:
+        """A page of history. Without a cursor: the newest page, which ends with the queued messages."""
+        self._conversations.get(conversation_id)
+        if before is not None and after is not None:
+            raise RequestError(ErrorCode.INVALID_MESSAGE, "Give before or after, not both.")
+        await self.reconcile(conversation_id)
+        size = min(limit or limits.DEFAULT_HISTORY_LIMIT, limits.MAX_HISTORY_LIMIT)
+        newest = before is None and after is None
+        forward = after is not None
+        found = await self._store.read(partial(_read_page, conversation_id, size + 1, before, after))
+        # Memory is ahead of the store while a text streams.
+        messages = [self.open.get(message.message_id, message) for message in found]
+        kept, cut = self._fitting(messages[:size])
+        more = cut or len(messages) > size
+        if not forward:
+            kept.reverse()
+        first = kept[0].position if kept else None
+        last = kept[-1].position if kept else None
+        if newest:
+            kept += self._queued(conversation_id)
+        runs = await self._store.read(partial(_read_runs, [message.run_id for message in kept if message.run_id]))
+        return Page(tuple(kept), tuple(runs), first, last, more)
+
+    def _queued(self, conversation_id: ConversationId) -> list[Message]:
+        return [
+            message
+            for message in self.open.values()
+            if message.conversation_id == conversation_id and message.position is None
+        ]
+
+    def _fitting(self, messages: Sequence[Message]) -> tuple[list[Message], bool]:
+        """As many messages from the front as one frame holds, at least one; and whether any was left out."""
+        kept: list[Message] = []
+        room = self._text_budget
+        for message in messages:
+            sent = self._as_sent(message)
+            room -= len(encode_object(sent).encode())
+            if kept and room < 0:
+                return kept, True
+            kept.append(sent)
+        return kept, False
+
+    async def text(self, message_id: MessageId, cursor: ListCursor | None) -> tuple[str, ListCursor | None, Message]:
+        """A part of a message's whole text from the cursor on, the cursor of the next part, and the message."""
+        message = self.open.get(message_id) or await self._store.read(partial(_read_message, message_id))
+        if message is None:
+            raise RequestError(ErrorCode.NOT_FOUND, "There is no such message.")
+        start = 0
+        if cursor is not None:
+            if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 16):
+                raise RequestError(ErrorCode.INVALID_MESSAGE, "The cursor is not one of this server's.")
+            start = int(cursor)
+        part, cut = self.fit(message.text[start:])
+        return part, ListCursor(str(start + len(part))) if cut else None, message
+
+    async def run_ended(self, conversation_id: ConversationId) -> None:
+        """Find a finished run's messages among Hermes's rows, now and once more when the last row must be written."""
+        self._reconciled.discard(conversation_id)
+        if not await self.reconcile(conversation_id):
+            await asyncio.sleep(_REREAD_SECONDS)
+            self._reconciled.discard(conversation_id)
+            await self.reconcile(conversation_id)
+
+    async def reconcile(self, conversation_id: ConversationId) -> bool:
+        """Bind live messages to Hermes's rows and take over rows that were never seen live. False: some are unbound."""
+        if conversation_id in self._reconciled or self.is_busy(conversation_id):
+            return True
+        async with self._locks.setdefault(conversation_id, asyncio.Lock()):
+            if conversation_id in self._reconciled or self.is_busy(conversation_id):
+                return True
+            rows = await self._port.history(conversation_id)
+            await self._sequencer.settled()
+            known = await self._store.read(partial(_read_known, conversation_id))
+            live = [
+                LiveMessage(message_id=message.message_id, role=message.role, text=message.text)
+                for message in known.messages
+                if message.message_id not in known.bound and message.role is not MessageRole.NOTICE
+            ]
+            found = await self._port.bind(conversation_id, live, known.bindings)
+            if self.is_busy(conversation_id):
+                return True
+            bindings = known.bindings | {bound.key: bound.message_id for bound in found}
+            change = Change(
+                writes=tuple(partial(_bind, conversation_id, bound.key, bound.message_id) for bound in found)
+            )
+            change += self._take_over(conversation_id, rows, bindings, known.messages)
+            if change != Change():
+                await self._sequencer.log(change)
+            self._reconciled.add(conversation_id)
+            return len(found) == len(live)
+
+    def _take_over(
+        self,
+        conversation_id: ConversationId,
+        rows: Sequence[HermesMessage],
+        bindings: dict[str, MessageId],
+        messages: Sequence[Message],
+    ) -> Change:
+        """Rows that no message is bound to become messages, in their place among the others."""
+        positions = {message.message_id: message.position for message in messages if message.position is not None}
+        change = Change()
+        waiting: list[HermesMessage] = []
+        last = 0
+        inserted_at: Position | None = None
+        for row in rows:
+            name = next((bindings[key] for key in (row.key, *row.also) if key in bindings), None)
+            if name is None:
+                waiting.append(row)
+                continue
+            here = positions.get(name)
+            if here is None:
+                continue
+            if waiting and here > last:
+                placed = self._place(conversation_id, waiting, last, here)
+                change += placed
+                if placed != Change() and inserted_at is None:
+                    inserted_at = Position(last + 1)
+                waiting = []
+            last = max(last, here)
+        head = self._conversations.get(conversation_id).history_head
+        change += self._append(conversation_id, waiting)
+        return change + self._announce(conversation_id, head, inserted_at)
+
+    def _place(self, conversation_id: ConversationId, rows: Sequence[HermesMessage], low: int, high: int) -> Change:
+        step = (high - low) // (len(rows) + 1)
+        if step < 1:
+            log.warning("history.no_room: %d rows stay out of the history", len(rows))
+            return Change()
+        change = Change()
+        for number, row in enumerate(rows, 1):
+            change += self._take(conversation_id, row, Position(low + step * number))
+        return change
+
+    def _append(self, conversation_id: ConversationId, rows: Sequence[HermesMessage]) -> Change:
+        change = Change()
+        for row in rows:
+            change += self._take(conversation_id, row, self.next_position(conversation_id))
+        return change
+
+    def _take(self, conversation_id: ConversationId, row: HermesMessage, position: Position) -> Change:
+        # Derived, so that the same row has the same id even when this store was lost.
+        digest = hashlib.sha256(f"{conversation_id}\n{row.key}".encode()).hexdigest()
+        message = Message(
+            message_id=MessageId(f"msg_{digest[:24]}"),
+            conversation_id=conversation_id,
+            position=position,
+            role=row.role,
+            origin=Origin.CHAT,
+            status=MessageState.COMPLETED,
+            text=row.text,
+            text_truncated=False,
+            attachments=(),
+            created_at=Time(row.created_at),
+            completed_at=Time(row.created_at),
+        )
+        return Change(writes=(partial(_save, message), partial(_bind, conversation_id, row.key, message.message_id)))
+
+    def _announce(self, conversation_id: ConversationId, head: Position, inserted_at: Position | None) -> Change:
+        conversation = self._conversations.get(conversation_id)
+        new_head = Position(max(head, self._last_position.get(conversation_id, 0)))
+        if inserted_at is None:
+            return self._conversations.update(attrs.evolve(conversation, history_head=new_head))
+        conversation = attrs.evolve(conversation, history_head=new_head, history_id=HistoryId(self._ids.token()))
+        event = partial(
+            HistoryChanged,
+            conversation_id=conversation_id,
+            history_id=conversation.history_id,
+            history_head=new_head,
+            from_position=inserted_at,
+        )
+        return self._conversations.update(conversation) + Change((event,))
+
+
+@attrs.frozen
+class _Known:
+    messages: list[Message]
+    bindings: dict[str, MessageId]
+    bound: set[MessageId]
+
+
+def _json_bytes(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _save(message: Message, database: sqlite3.Connection) -> None:
+    ended = message.status not in (MessageState.STREAMING, MessageState.QUEUED)
+    database.execute(
+        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET"
+        " position = excluded.position, run_id = excluded.run_id, ended = excluded.ended, body = excluded.body",
+        (
+            message.message_id,
+            message.conversation_id,
+            message.position,
+            message.run_id,
+            ended,
+            encode_object(message),
+        ),
+    )
+
+
+def _bind(conversation_id: str, key: str, message_id: str, database: sqlite3.Connection) -> None:
+    database.execute("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?)", (conversation_id, key, message_id))
+
+
+def _read_known(conversation_id: str, database: sqlite3.Connection) -> _Known:
+    bodies = database.execute(
+        "SELECT body FROM messages WHERE conversation_id = ? AND ended = 1 AND position IS NOT NULL ORDER BY position",
+        (conversation_id,),
+    )
+    messages = [decode_object(row[0], Message) for row in bodies]
+    bindings = {
+        key: MessageId(message_id)
+        for key, message_id in database.execute(
+            "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)
+        )
+    }
+    return _Known(messages, bindings, set(bindings.values()))
+
+
+def _read_page(
+    conversation_id: str, size: int, before: int | None, after: int | None, database: sqlite3.Connection
+) -> list[Message]:
+    if after is not None:
+        rows = database.execute(
+            "SELECT body FROM messages WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?",
+            (conversation_id, after, size),
+        )
+    else:
+        rows = database.execute(
+            "SELECT body FROM messages WHERE conversation_id = ? AND position < ? ORDER BY position DESC LIMIT ?",
+            (conversation_id, limits.MAX_INTEGER if before is None else before, size),
+        )
+    return [decode_object(row[0], Message) for row in rows]
+
+
+def _read_message(message_id: str, database: sqlite3.Connection) -> Message | None:
+    row = database.execute("SELECT body FROM messages WHERE message_id = ?", (message_id,)).fetchone()
+    return None if row is None else decode_object(row[0], Message)
+
+
+def _read_runs(run_ids: Sequence[RunId], database: sqlite3.Connection) -> list[Run]:
+    wanted = list(dict.fromkeys(run_ids))
+    if not wanted:
+        return []
+    marks = ",".join("?" * len(wanted))
+    found = {
+        run_id: decode_object(body, Run)
+        for run_id, body in database.execute(f"SELECT run_id, body FROM runs WHERE run_id IN ({marks})", wanted)  # noqa: S608
+    }
+    return [found[run_id] for run_id in wanted if run_id in found]
