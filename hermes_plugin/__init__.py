@@ -1,0 +1,76 @@
+"""Pheby as a Hermes platform plugin. Light on purpose: every Hermes process imports it, most of them never listen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .adapter import PhebyAdapter
+
+PLATFORM = "pheby"
+
+__all__ = ["PLATFORM", "register"]
+
+
+def register(ctx: Any) -> None:
+    """Hermes's entry point: announce the platform and the hooks. Opens nothing, reads nothing."""
+    from .hooks import HookRelay
+
+    relay = HookRelay()
+
+    def make(platform_config: Any) -> PhebyAdapter:
+        from .adapter import PhebyAdapter
+
+        return PhebyAdapter(platform_config, relay)
+
+    wanted: dict[str, Any] = {
+        "is_connected": _is_configured,
+        "env_enablement_fn": _seed,
+        "cron_deliver_env_var": "PHEBY_HOME_CONVERSATION",
+        "required_env": ["PHEBY_SECRET"],
+        "install_hint": "pip install pheby, into Hermes's own environment",
+        "allowed_users_env": "PHEBY_ALLOWED_USERS",
+        "max_message_length": 0,
+        "emoji": "📱",
+        "platform_hint": (
+            "You are talking to your owner through Pheby, a native mobile app. Markdown is rendered. "
+            "To hand over a file, put MEDIA:/absolute/path on a line of its own."
+        ),
+    }
+    ctx.register_platform(
+        name=PLATFORM, label="Pheby", adapter_factory=make, check_fn=_can_run, **_known_options(wanted)
+    )
+    relay.register(ctx)
+
+
+def _known_options(wanted: dict[str, Any]) -> dict[str, Any]:
+    from ._hermes import platform_options
+
+    known = platform_options()
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def _seed() -> dict[str, Any] | None:
+    """Where Hermes delivers what belongs to no conversation; without one it complains in the owner's first."""
+    if not _is_configured(None):
+        return None
+    from pheby_protocol.ids import ConversationId
+
+    from ._hermes import read_secret
+    from .chats import HOME_CHAT_ID, chat_of
+
+    named = read_secret("PHEBY_HOME_CONVERSATION")
+    return {"home_channel": {"chat_id": chat_of(ConversationId(named)) if named else HOME_CHAT_ID, "name": "Pheby"}}
+
+
+def _can_run() -> bool:
+    """Whether what Pheby needs is installed. Called from status displays: it must stay cheap and quiet."""
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in ("aiohttp", "attrs", "cattrs", "pheby_server"))
+
+
+def _is_configured(_: Any) -> bool:
+    from ._hermes import read_secret
+
+    return bool(read_secret("PHEBY_SECRET"))

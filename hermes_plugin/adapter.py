@@ -1,0 +1,201 @@
+"""The platform adapter: each of Hermes's calls is one call into the relay, each wish of the core one of Hermes's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from functools import partial
+from typing import Any
+
+from pheby_server import Server, ServerConfig
+from pheby_server.aiohttp_transport import Listener
+from pheby_server.config import ConfigError
+from pheby_server.ports import HermesFeatures
+from pheby_server.stores import StoreError
+
+from . import PLATFORM, _hermes
+from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
+from .config import PluginConfig, read_config
+from .hooks import HookRelay
+from .port import HermesSide, sessions_reader
+from .relay import Relay
+from .typed import neutralise
+
+log = logging.getLogger(__name__)
+
+OWNER = "owner"
+STOP_SECONDS = 4.0
+"""Hermes cuts `disconnect` off after five."""
+
+
+class PhebyAdapter(BasePlatformAdapter):
+    """One per gateway and profile. Hermes may make a new one to reconnect, so nothing is kept outside."""
+
+    MAX_MESSAGE_LENGTH = 1_000_000
+    SUPPORTS_MESSAGE_EDITING = True
+    REQUIRES_EDIT_FINALIZE = True
+    supports_code_blocks = True
+
+    def __init__(self, platform_config: Any, hooks: HookRelay) -> None:
+        super().__init__(platform_config, _hermes.platform(PLATFORM))
+        # Hermes would put "gateway online" into the home conversation at every start; a client sees that by itself.
+        platform_config.gateway_restart_notification = False
+        self._hooks = hooks
+        self._extra = dict(getattr(platform_config, "extra", None) or {})
+        # Bound here: in a gateway for several profiles, only now is this the right one.
+        self._home = _hermes.home()
+        self._version = _hermes.version()
+        self._settings: PluginConfig | ConfigError
+        try:
+            self._settings = read_config(self._extra, str(self._home), _hermes.read_secret)
+        except ConfigError as failure:
+            self._settings = failure
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
+        self._listener: Listener | None = None
+        self._relay: Relay | None = None
+
+    # Hermes: life cycle
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        if isinstance(self._settings, ConfigError):
+            log.error("config.refused: %s", self._settings)
+            self._set_fatal_error("pheby_config", str(self._settings), retryable=False)
+            return False
+        try:
+            await self._start(self._settings)
+        except (OSError, StoreError) as failure:
+            # The type alone: the text of either may hold a path.
+            log.error("connect.failed: %s", type(failure).__name__)
+            await self._stop()
+            self._set_fatal_error("pheby_listen", f"cannot listen: {type(failure).__name__}", retryable=True)
+            return False
+        self._mark_connected()
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._stop()
+
+    async def _start(self, settings: PluginConfig) -> None:
+        self._loop = asyncio.get_running_loop()
+        reader = sessions_reader(_hermes.owned_rows, self._home / "state.db", PLATFORM)
+        port = HermesSide(self, self._features, reader)
+        self._server = Server(ServerConfig(storage=settings.storage), port, settings.authenticator)
+        await self._server.start()
+        self._relay = Relay(
+            self._server.events,
+            partial(secrets.token_hex, 8),
+            self._loop.call_later,
+            cursor=_hermes.streaming_cursor(self),
+            platform=PLATFORM,
+        )
+        self._hooks.add(self)
+        self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
+        await self._listener.start()
+
+    async def _stop(self) -> None:
+        self._hooks.remove(self)
+        if self._relay is not None:
+            self._relay.shut_down()
+        if self._server is not None:
+            with contextlib.suppress(StoreError):
+                await self._server.stop()
+        if self._listener is not None:
+            await self._listener.stop()
+        self._relay = self._server = self._listener = None
+
+    def _features(self) -> HermesFeatures:
+        return HermesFeatures(version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM))
+
+    # Hermes: what the agent says
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        relay, server = self._relay, self._server
+        if relay is None or server is None:
+            return SendResult(success=False, error="not connected")
+        message_id = relay.send(chat_id, content, metadata)
+        await server.events.settled()
+        return SendResult(success=True, message_id=message_id)
+
+    async def edit_message(
+        self, chat_id: str, message_id: str, content: str, *, finalize: bool = False, metadata: Any = None
+    ) -> SendResult:
+        if self._relay is not None:
+            self._relay.edit(message_id, content, final=finalize)
+        return SendResult(success=True, message_id=message_id)
+
+    async def send_or_update_status(
+        self, chat_id: str, status_key: str, content: str, *, metadata: Any = None
+    ) -> SendResult:
+        if self._relay is not None:
+            self._relay.status(chat_id, content)
+        return SendResult(success=True, message_id=status_key)
+
+    async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
+        """Nothing: the run's own state says that the agent works."""
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        return {"name": f"Pheby {chat_id}", "type": "dm", "chat_id": chat_id}
+
+    def streaming_overflow_limit(self) -> int:
+        return self.MAX_MESSAGE_LENGTH
+
+    # Hermes: what becomes of a message
+
+    async def handle_message(self, event: MessageEvent) -> None:
+        if event.internal and not event.text:
+            # After a restart Hermes would run the model again by itself, where the owner did not ask for it.
+            log.info("resume.declined")
+            return
+        await super().handle_message(event)
+
+    async def on_processing_start(self, event: MessageEvent) -> None:
+        if self._relay is not None:
+            self._relay.processing_started(
+                event.source.chat_id, id(event), event.message_id, event.text, bool(event.internal)
+            )
+
+    async def on_processing_complete(self, event: MessageEvent, outcome: Any) -> None:
+        if self._relay is not None:
+            name = getattr(outcome, "name", str(outcome))
+            self._relay.processing_completed(event.source.chat_id, id(event), name)
+
+    async def interrupt_session_activity(self, session_key: str, chat_id: str, metadata: Any = None) -> None:
+        if self._relay is not None:
+            self._relay.interrupted(chat_id)
+        await super().interrupt_session_activity(session_key, chat_id, metadata)
+
+    # Hermes: hooks, in whatever thread they come
+
+    def take_hook(self, name: str, facts: dict[str, object], chat_id: str) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._hook, name, facts, chat_id)
+
+    def _hook(self, name: str, facts: dict[str, object], chat_id: str) -> None:
+        if self._relay is not None:
+            self._relay.hook(name, facts, chat_id)
+
+    # The core's wishes (port.Gateway)
+
+    def is_open(self) -> bool:
+        return _hermes.gateway_open(self)
+
+    def is_free(self, chat_id: str) -> bool:
+        turns = self._relay.turns if self._relay is not None else None
+        if turns is not None and (turns.open_turn(chat_id) or turns.open_envelopes(chat_id)):
+            return False
+        return not _hermes.session_busy(self, f":{PLATFORM}:dm:{chat_id}")
+
+    async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
+        source = self.build_source(
+            chat_id, chat_name=f"Pheby {chat_id}", chat_type="dm", user_id=OWNER, user_name=OWNER
+        )
+        await self.handle_message(_hermes.typed_event(neutralise(text), source, message_id))

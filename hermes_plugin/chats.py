@@ -1,0 +1,36 @@
+"""Conversation ids and Hermes's chat ids: one is derived from the other, so that a lost store loses no id."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from pheby_protocol.ids import ConversationId, is_id
+
+HOME_CHAT_ID = "1000000000000000"
+"""The conversation for what belongs to no other; digits, so that `hermes send` can address it."""
+
+_PREFIX = "conv_"
+_ESCAPE = "conv_x-"
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,56}")
+
+
+def conversation_of(chat_id: str) -> ConversationId:
+    """The conversation of a chat. Cron accepts any chat id: some need an escape, overlong ones are not reversible."""
+    plain = f"{_PREFIX}{chat_id}"
+    if _PLAIN.fullmatch(chat_id) and not plain.startswith(_ESCAPE):
+        return ConversationId(plain)
+    coded = base64.urlsafe_b64encode(chat_id.encode("utf-8", "replace")).decode().rstrip("=")
+    return ConversationId(f"{_ESCAPE}{coded}"[:64])
+
+
+def chat_of(conversation_id: ConversationId) -> str:
+    """The chat of a conversation."""
+    if not conversation_id.startswith(_ESCAPE):
+        return conversation_id.removeprefix(_PREFIX)
+    coded = conversation_id.removeprefix(_ESCAPE)
+    try:
+        chat_id = base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode()
+    except ValueError:
+        return coded
+    return chat_id if is_id(conversation_id) else coded

@@ -1,0 +1,148 @@
+"""What the core asks Hermes, answered: hand-over through the adapter, history from Hermes's own database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.messages.conversation import TitleSource
+from pheby_protocol.messages.message import MessageRole
+from pheby_server.ports import (
+    Bound,
+    HandOver,
+    HermesConversation,
+    HermesFeatures,
+    HermesMessage,
+    LiveMessage,
+    Unavailable,
+)
+
+from . import binding
+from .chats import chat_of, conversation_of
+from .history import HistoryRow, history
+
+GATE_SECONDS: Final = 0.05
+GUARD_SECONDS: Final = 0.01
+
+Sessions = list[tuple[dict[str, Any], list[dict[str, Any]]]]
+
+
+class Gateway(Protocol):
+    """The adapter as this port sees it."""
+
+    def is_open(self) -> bool:
+        """Whether Hermes takes messages at all."""
+
+    def is_free(self, chat_id: str) -> bool:
+        """Whether Hermes has let go of the chat's last event."""
+
+    async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
+        """Give Hermes a message of the owner."""
+
+
+class HermesSide:
+    """The HermesPort of one adapter. Database reads run in threads and are short."""
+
+    def __init__(
+        self, gateway: Gateway, features: Callable[[], HermesFeatures], read: Callable[[str | None], Sessions]
+    ) -> None:
+        self._gateway = gateway
+        self._probe = features
+        self._read = read
+
+    @property
+    def features(self) -> HermesFeatures:
+        return self._probe()
+
+    async def ready(self, conversation_id: ConversationId) -> None:
+        # Hermes has no signal for either: the gate opens seconds after the port, the guard falls up to half a second
+        # after the last callback. A message handed over before that is lost on 0.19.
+        chat_id = chat_of(conversation_id)
+        while True:
+            if not self._gateway.is_open():
+                await asyncio.sleep(GATE_SECONDS)
+            elif not self._gateway.is_free(chat_id):
+                await asyncio.sleep(GUARD_SECONDS)
+            else:
+                return
+
+    async def hand_over(self, message: HandOver) -> None:
+        chat_id = chat_of(message.conversation_id)
+        if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
+            raise Unavailable
+        await self._gateway.deliver(chat_id, message.text, message.message_id)
+
+    async def conversations(self) -> Sequence[HermesConversation]:
+        sessions = await asyncio.to_thread(self._read, None)
+        chats: dict[str, list[dict[str, Any]]] = {}
+        for session, _ in sessions:
+            chats.setdefault(str(session["chat_id"]), []).append(session)
+        return [_described(chat_id, generations) for chat_id, generations in chats.items()]
+
+    async def conversation(self, conversation_id: ConversationId) -> HermesConversation | None:
+        chat_id = chat_of(conversation_id)
+        sessions = [session for session, _ in await asyncio.to_thread(self._read, chat_id)]
+        return _described(chat_id, sessions) if sessions else None
+
+    async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
+        return [
+            HermesMessage(
+                key=row.key,
+                also=row.also,
+                role=MessageRole.USER if row.role == "user" else MessageRole.ASSISTANT,
+                text=row.text,
+                created_at=row.created_at_ms,
+            )
+            for row in await self._rows(conversation_id)
+            if row.role in ("user", "assistant") and row.mark != "failed" and row.text
+        ]
+
+    async def bind(
+        self, conversation_id: ConversationId, live: Sequence[LiveMessage], bound: Container[str]
+    ) -> Sequence[Bound]:
+        rows = await self._rows(conversation_id)
+        said = [
+            binding.LiveMessage(
+                message.message_id, "user" if message.role is MessageRole.USER else "assistant", message.text
+            )
+            for message in live
+        ]
+        return [
+            Bound(message_id=MessageId(pair.message_id), key=pair.key) for pair in binding.bind(said, rows, bound)
+        ]
+
+    async def _rows(self, conversation_id: ConversationId) -> list[HistoryRow]:
+        return await asyncio.to_thread(self._read_rows, chat_of(conversation_id))
+
+    def _read_rows(self, chat_id: str) -> list[HistoryRow]:
+        rows = [row for _, rows in self._read(chat_id) for row in rows]
+        return history(sorted(rows, key=lambda row: row["id"]))
+
+
+def _described(chat_id: str, generations: Sequence[dict[str, Any]]) -> HermesConversation:
+    newest = generations[-1]
+    started = [_milliseconds(session.get("started_at")) for session in generations]
+    active = [_milliseconds(session.get("last_active")) for session in generations]
+    title = next((str(session["title"]) for session in reversed(generations) if session.get("title")), "")
+    by_owner = newest.get("title_source") == "user"
+    return HermesConversation(
+        conversation_id=conversation_of(chat_id),
+        title=title,
+        title_source=TitleSource.MANUAL if title and by_owner else TitleSource.GENERATED if title else TitleSource.NONE,
+        created_at=min(started),
+        last_activity_at=max([*active, *started]),
+    )
+
+
+def _milliseconds(seconds: object) -> int:
+    return int(seconds * 1_000) if isinstance(seconds, int | float) else 0
+
+
+def sessions_reader(
+    read: Callable[[Path, str, str | None], Sessions], database: Path, platform: str
+) -> Callable[[str | None], Sessions]:
+    """A reader of one profile's database."""
+    return lambda chat_id: read(database, platform, chat_id)

@@ -1,0 +1,267 @@
+"""What Hermes calls an adapter with, told to the core: which text belongs to which run, and what is no text at all.
+
+Hermes-free and without I/O, so that recordings of real gateways can be played through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from pheby_protocol.ids import ConversationId, Count, MessageId
+from pheby_protocol.messages.message import Origin
+from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
+from pheby_server.ports import GatewayEvents, Outcome, RunResult
+
+from .chats import conversation_of
+from .drafts import Append, DraftTail, Replace, clean_text
+from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
+
+LOST_SECONDS: Final = 5.0
+"""An event that ended without a turn may still be replayed this soon after; later it is lost."""
+
+Later = Callable[[float, Callable[[], None]], object]
+
+
+@attrs.define(eq=False)
+class _Segment:
+    """One text of a run as Hermes streams it: the first `send` and the edits that name its id."""
+
+    conversation_id: ConversationId
+    tail: DraftTail
+    message_id: MessageId | None = None
+    """The core's id, from the first visible character on."""
+    whole: bool = False
+    """Hermes has said that this text is finished."""
+    over: bool = False
+    """Ended here; what Hermes still sends for it is late."""
+
+
+@attrs.define(eq=False)
+class _Run:
+    """What was said in the active run of one chat."""
+
+    segment: _Segment | None = None
+    tool_follows: bool = False
+    """The model asked for a tool after the current text: more of this run will come."""
+    held: str | None = None
+    """A text that came whole. It may be the answer, or the complaint of a run that is about to fail."""
+    said: str = ""
+    """The last text that was shown whole."""
+
+
+class Relay:
+    """Fed by the adapter, on the loop, in Hermes's order. Returns the message ids that Hermes keeps."""
+
+    def __init__(
+        self,
+        events: GatewayEvents,
+        new_id: Callable[[], str],
+        later: Later,
+        *,
+        cursor: str = " ▉",
+        platform: str = "pheby",
+    ) -> None:
+        self._events = events
+        self._new_id = new_id
+        self._later = later
+        self._cursor = cursor
+        self.turns = TurnTable(platform)
+        self._runs: dict[str, _Run] = {}
+        self._segments: dict[str, _Segment] = {}
+        """By the id that Hermes was given; those of the active runs only."""
+
+    # The adapter's callbacks
+
+    def processing_started(
+        self, chat_id: str, envelope: int, message_id: str | None, text: str, internal: bool
+    ) -> None:
+        self._act(self.turns.processing_started(chat_id, envelope, message_id, text, internal))
+
+    def processing_completed(self, chat_id: str, envelope: int, outcome: str) -> None:
+        self._act(self.turns.processing_completed(chat_id, envelope, outcome))
+
+    def interrupted(self, chat_id: str) -> None:
+        self._act(self.turns.interrupt_requested(chat_id))
+
+    def hook(self, name: str, facts: Mapping[str, object], chat_id: str) -> None:
+        """One hook call; `chat_id` is that of the thread which made it."""
+        self._act(self.turns.hook(name, facts, chat_id))
+        run = self._run_of(facts)
+        if run is None:
+            return
+        if name == "pre_tool_call" or (name == "post_api_request" and facts.get("finish_reason") == "tool_calls"):
+            run.tool_follows = True
+            self._end_segment_if_done(run)
+            self._release(run)
+
+    def shut_down(self) -> None:
+        """Hermes is going down: what is still open ends here."""
+        self._act(self.turns.shutting_down())
+        self._act(self.turns.abandon_all())
+
+    def send(self, chat_id: str, content: str, metadata: Mapping[str, object] | None) -> str:
+        """A text from Hermes; the id under which Hermes may edit it."""
+        marks = metadata or {}
+        run = self._runs.get(chat_id)
+        if run is None:
+            return self._send_outside(chat_id, content, marks)
+        if marks.get("expect_edits"):
+            return self._stream(chat_id, run, content)
+        if marks.get("notify") is True and not marks.get("_interim_send"):
+            self._hold(chat_id, run, content)
+        # Anything else in a run is chatter about it: tool bubbles, heartbeats, acknowledgements.
+        return self._new_id()
+
+    def edit(self, message_id: str, content: str, *, final: bool) -> None:
+        """The whole text of something sent before, again."""
+        segment = self._segments.get(message_id)
+        if segment is None or segment.over:
+            return
+        self._show(segment, content, final=final)
+        run = next((run for run in self._runs.values() if run.segment is segment), None)
+        if final and run is not None:
+            segment.whole = True
+            self._end_segment_if_done(run)
+
+    def status(self, chat_id: str, text: str) -> None:
+        """What Hermes calls a status: it is about the run, not part of it."""
+        if chat_id in self._runs:
+            self._events.run_progress(conversation_of(chat_id), text)
+
+    # Texts
+
+    def _send_outside(self, chat_id: str, content: str, marks: Mapping[str, object]) -> str:
+        text = clean_text(content)
+        if marks.get("expect_edits") or marks.get("_interim_send") or not text:
+            # A late text of a run that has ended, or chatter.
+            return self._new_id()
+        origin = Origin.CRON if marks.get("job_id") else Origin.SYSTEM
+        return self._events.notice(conversation_of(chat_id), text, origin)
+
+    def _stream(self, chat_id: str, run: _Run, content: str) -> str:
+        self._release(run)
+        self._end_segment(run, interim=True)
+        segment = _Segment(conversation_of(chat_id), DraftTail(self._cursor))
+        run.segment, run.tool_follows = segment, False
+        hermes_id = self._new_id()
+        self._segments[hermes_id] = segment
+        self._show(segment, content, final=False)
+        return hermes_id
+
+    def _show(self, segment: _Segment, content: str, *, final: bool) -> None:
+        change = segment.tail.update(content, final=final)
+        if change is None:
+            return
+        if segment.message_id is None:
+            segment.message_id = self._events.message_started(segment.conversation_id, change.text)
+        elif isinstance(change, Append):
+            self._events.message_appended(segment.message_id, change.text)
+        elif isinstance(change, Replace):
+            self._events.message_replaced(segment.message_id, change.text)
+
+    def _end_segment_if_done(self, run: _Run) -> None:
+        if run.tool_follows and run.segment is not None and run.segment.whole:
+            self._end_segment(run, interim=True)
+
+    def _end_segment(self, run: _Run, *, interim: bool) -> None:
+        segment, run.segment = run.segment, None
+        if segment is None:
+            return
+        segment.over = True
+        run.said = segment.tail.text
+        if segment.message_id is not None:
+            self._events.message_ended(segment.message_id, interim=interim)
+
+    def _hold(self, chat_id: str, run: _Run, content: str) -> None:
+        text = clean_text(content)
+        shown = run.segment.tail.text if run.segment is not None else run.said
+        if not text or text == shown or text == run.held:
+            # The answer that was streamed already, or a repeated send.
+            return
+        self._release(run)
+        self._end_segment(run, interim=True)
+        run.segment = _Segment(conversation_of(chat_id), DraftTail(self._cursor), whole=True)
+        run.held, run.tool_follows = text, False
+
+    def _release(self, run: _Run) -> None:
+        """More of the run follows, so the text that was held is what the agent said on its way."""
+        text, run.held = run.held, None
+        if text is not None and run.segment is not None:
+            self._show(run.segment, text, final=True)
+            self._end_segment(run, interim=True)
+
+    # Turns
+
+    def _act(self, turn_events: list[TurnEvent]) -> None:
+        for event in turn_events:
+            match event:
+                case TurnStarted():
+                    self._begin(event)
+                case TurnEnded():
+                    self._end(event)
+                case EnvelopeEnded():
+                    self._envelope_ended(event)
+                case GhostTurn():
+                    pass
+
+    def _begin(self, event: TurnStarted) -> None:
+        self._runs[event.chat_id] = _Run()
+        message_id = MessageId(event.message_id) if event.message_id is not None else None
+        origin = Origin.BACKGROUND if message_id is None else Origin.CHAT
+        self._events.run_started(conversation_of(event.chat_id), message_id, origin)
+
+    def _end(self, event: TurnEnded) -> None:
+        run = self._runs.pop(event.chat_id, None)
+        if run is not None:
+            self._close(run, completed=event.outcome == "completed")
+        usage = event.usage
+        self._events.run_ended(
+            conversation_of(event.chat_id),
+            RunResult(
+                outcome=Outcome(event.outcome),
+                reason=RunReason(event.reason) if event.reason is not None else None,
+                error=RunErrorCode(event.error_code) if event.error_code is not None else None,
+                final_text=clean_text(event.final_text) if event.final_text is not None else None,
+                usage=None
+                if usage is None
+                else Usage(
+                    input_tokens=_count(usage.input_tokens),
+                    output_tokens=_count(usage.output_tokens),
+                    total_tokens=_count(usage.total_tokens),
+                ),
+            ),
+        )
+
+    def _close(self, run: _Run, *, completed: bool) -> None:
+        """Show what was held of a run that went well; a failed one's is the provider's own complaint."""
+        if run.held is not None and run.segment is not None and completed:
+            self._show(run.segment, run.held, final=True)
+        if run.segment is not None:
+            run.segment.over = True
+        self._segments = {key: segment for key, segment in self._segments.items() if not segment.over}
+
+    def _envelope_ended(self, event: EnvelopeEnded) -> None:
+        if event.had_turn or event.message_id is None:
+            return
+        message_id = MessageId(event.message_id)
+        conversation_id = conversation_of(event.chat_id)
+
+        def look_again() -> None:
+            if not self.turns.open_envelopes(event.chat_id):
+                self._events.run_lost(conversation_id, message_id)
+
+        self._later(LOST_SECONDS, look_again)
+
+    def _run_of(self, facts: Mapping[str, object]) -> _Run | None:
+        """The run that a hook speaks of, when it is an owner's open turn."""
+        turn_id = facts.get("turn_id")
+        if not isinstance(turn_id, str):
+            return None
+        return next((run for chat_id, run in self._runs.items() if self.turns.open_turn(chat_id) == turn_id), None)
+
+
+def _count(value: int | None) -> Count | None:
+    return None if value is None or value < 0 else Count(value)

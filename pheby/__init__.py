@@ -1,0 +1,12 @@
+"""Pheby's face: the client library, and the `pheby` command around it."""
+
+from .client import AuthenticationError, Client, Connected, ConnectionLostError, Disconnected, RequestFailedError
+
+__all__ = [
+    "AuthenticationError",
+    "Client",
+    "Connected",
+    "ConnectionLostError",
+    "Disconnected",
+    "RequestFailedError",
+]

@@ -1,0 +1,234 @@
+"""A chat in the terminal: streams answers, shows what the agent does, survives a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import Final
+
+from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
+from pheby_protocol.messages.message import (
+    Message,
+    MessageCompleted,
+    MessageCreated,
+    MessageDelta,
+    MessageReplaced,
+    MessageRole,
+)
+from pheby_protocol.messages.run import RunEnded, RunProgress, RunStarted
+from pheby_protocol.states import MessageState, RunState
+
+from .client import (
+    AuthenticationError,
+    Client,
+    Connected,
+    ConnectionLostError,
+    Disconnected,
+    Happening,
+    RequestFailedError,
+)
+from .lines import typed_lines
+
+HELP: Final = """\
+Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
+  /new [TITLE]   a new conversation      /list     your conversations
+  /open NUMBER   open one of the list    /history  what was said here
+  /help          this text               /quit     leave (Ctrl-D, too)"""
+
+
+class Screen:
+    """What is shown of one conversation, written as it comes."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self._writing: MessageId | None = None
+        self._shown: dict[MessageId, str] = {}
+
+    def open(self, conversation: Conversation) -> None:
+        """Show another conversation from now on."""
+        self.conversation = conversation
+        self._end_line()
+        self.line(f"-- {_title(conversation)} --")
+
+    def line(self, text: str) -> None:
+        """One line of its own."""
+        self._end_line()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def show(self, happening: Happening) -> None:
+        """Show what happened, where it belongs to this conversation."""
+        match happening:
+            case Disconnected(final=False):
+                self.line("… connection lost, trying again")
+            case Disconnected():
+                self.line("… disconnected")
+            case Connected():
+                self.line("… connected")
+            case _ if getattr(happening, "conversation_id", None) != self.conversation.conversation_id:
+                pass
+            case ConversationUpdated(conversation=conversation):
+                self.conversation = conversation
+            case MessageCreated(message=message):
+                self._created(message)
+            case MessageDelta(message_id=message_id, text=text):
+                self._append(message_id, text)
+            case MessageReplaced(message_id=message_id, text=text):
+                self._become(message_id, text)
+            case MessageCompleted(message=message):
+                self._become(message.message_id, message.text)
+                self._shown.pop(message.message_id, None)
+                self._end_line()
+            case RunProgress(text=text):
+                self.line(f"… {text}")
+            case RunStarted():
+                self.line("… working")
+            case RunEnded(run=run) if run.status is RunState.FAILED:
+                self.line(f"! {run.error.message if run.error else 'The run failed.'}")
+            case RunEnded(run=run) if run.status is RunState.CANCELLED:
+                self.line("… cancelled")
+            case _:
+                pass
+
+    def _created(self, message: Message) -> None:
+        if message.role is MessageRole.ASSISTANT and message.status is MessageState.STREAMING:
+            self._append(message.message_id, message.text)
+        elif message.role is not MessageRole.USER:
+            self.line(f"{_speaker(message)}: {message.text}")
+
+    def _append(self, message_id: MessageId, text: str) -> None:
+        if not text:
+            return
+        if self._writing != message_id:
+            self._end_line()
+            sys.stdout.write("hermes: ")
+            self._writing = message_id
+        self._shown[message_id] = self._shown.get(message_id, "") + text
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _become(self, message_id: MessageId, text: str) -> None:
+        shown = self._shown.get(message_id, "")
+        if text.startswith(shown):
+            self._append(message_id, text[len(shown) :])
+            return
+        self._end_line()
+        self._shown[message_id] = ""
+        self._append(message_id, text)
+
+    def _end_line(self) -> None:
+        if self._writing is not None:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._writing = None
+
+
+async def say(url: str, secret: str, text: str) -> int:
+    """One exchange, both sides printed; 0 when the agent answered."""
+    try:
+        async with Client(url, secret, name="pheby-say") as client:
+            conversation = await client.create_conversation()
+            screen = Screen(conversation)
+            screen.line(f"you: {text}")
+            receipt = await client.send(conversation.conversation_id, text)
+            async for happening in client.happenings():
+                if not isinstance(happening, Connected | RunStarted):
+                    screen.show(happening)
+                if isinstance(happening, RunEnded) and happening.run.run_id == receipt.run_id:
+                    return 0 if happening.run.status is RunState.COMPLETED else 1
+    except (AuthenticationError, ConnectionLostError, RequestFailedError) as failure:
+        print(f"pheby: {failure}", file=sys.stderr)
+    return 1
+
+
+async def chat(url: str, secret: str) -> int:
+    """Chat until the owner leaves; the exit code."""
+    try:
+        async with Client(url, secret, name="pheby-chat") as client:
+            known = (await client.conversations(limit=1)).conversations
+            conversation = known[0] if known else await client.create_conversation()
+            screen = Screen(conversation)
+            screen.open(conversation)
+            if known:
+                await _show_history(client, screen)
+            watcher = asyncio.create_task(_watch(client, screen))
+            try:
+                await _converse(client, screen)
+            finally:
+                watcher.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watcher
+        return 0
+    except (AuthenticationError, ConnectionLostError, RequestFailedError) as failure:
+        print(f"pheby: {failure}", file=sys.stderr)
+        return 1
+
+
+async def _watch(client: Client, screen: Screen) -> None:
+    async for happening in client.happenings():
+        screen.show(happening)
+
+
+async def _converse(client: Client, screen: Screen) -> None:
+    listed: list[ConversationId] = []
+    async for line in typed_lines("> "):
+        word, _, rest = line.strip().partition(" ")
+        try:
+            match word:
+                case "":
+                    pass
+                case "/quit":
+                    return
+                case "/help":
+                    screen.line(HELP)
+                case "/new":
+                    screen.open(await client.create_conversation(rest.strip() or None))
+                case "/list":
+                    page = await client.conversations(limit=20)
+                    listed = [found.conversation_id for found in page.conversations]
+                    for number, found in enumerate(page.conversations, 1):
+                        screen.line(f"{number:3} {_title(found)} {found.last_message_preview or ''}"[:100])
+                case "/open":
+                    await _open(client, screen, listed, rest)
+                case "/history":
+                    await _show_history(client, screen)
+                case _:
+                    receipt = await client.send(screen.conversation.conversation_id, line)
+                    if receipt.disposition != "started":
+                        screen.line(f"… {receipt.disposition}")
+        except RequestFailedError as failure:
+            screen.line(f"! {failure}")
+        except ConnectionLostError:
+            screen.line("! not connected; try again in a moment")
+
+
+async def _open(client: Client, screen: Screen, listed: list[ConversationId], number: str) -> None:
+    page = await client.conversations()
+    wanted = listed or [found.conversation_id for found in page.conversations]
+    if not (number.isdigit() and 1 <= int(number) <= len(wanted)):
+        screen.line("! give a number of the /list")
+        return
+    name = wanted[int(number) - 1]
+    found = next((found for found in page.conversations if found.conversation_id == name), None)
+    if found is None:
+        screen.line("! it is gone; ask for the /list again")
+        return
+    screen.open(found)
+    await _show_history(client, screen)
+
+
+async def _show_history(client: Client, screen: Screen) -> None:
+    page = await client.history(screen.conversation.conversation_id)
+    for message in page.messages:
+        mark = "" if message.status is MessageState.COMPLETED else f" ({message.status})"
+        screen.line(f"{_speaker(message)}: {message.text}{mark}")
+
+
+def _speaker(message: Message) -> str:
+    return {MessageRole.USER: "you", MessageRole.ASSISTANT: "hermes"}.get(message.role, "notice")
+
+
+def _title(conversation: Conversation) -> str:
+    return conversation.title or "(no title)"

@@ -1,0 +1,308 @@
+"""A client for Python: one connection that is kept up, requests with typed answers, events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import secrets
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import aiohttp
+import attrs
+
+from pheby_protocol.codec import UnknownMessage
+from pheby_protocol.connection import Connection, ProtocolError, Role
+from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
+from pheby_protocol.ids import (
+    ClientConversationId,
+    ClientMessageId,
+    ConversationId,
+    Count,
+    DeviceId,
+    ListCursor,
+    Position,
+    RequestId,
+)
+from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
+from pheby_protocol.messages._base import Event, Request, Result
+from pheby_protocol.messages.connection import Batch, ClientInfo, Error, ErrorDetails, Hello, SyncCompleted, Welcome
+from pheby_protocol.messages.conversation import (
+    Conversation,
+    ConversationCreate,
+    ConversationCreateResult,
+    ConversationList,
+    ConversationListResult,
+)
+from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
+from pheby_protocol.messages.message import IfBusy, MessageSend, MessageSendResult, Receipt
+from pheby_protocol.version import SUPPORTED_VERSIONS
+
+FIRST_DELAY: Final = 0.25
+LONGEST_DELAY: Final = 30.0
+CONNECT_SECONDS: Final = 10.0
+REQUEST_SECONDS: Final = 30.0
+
+R = TypeVar("R", bound=Result)
+
+
+class AuthenticationError(Exception):
+    """The server refused the secret. Trying again with the same one is of no use."""
+
+
+class ConnectionLostError(Exception):
+    """The connection went away before the answer came. Whether the request was carried out is unknown."""
+
+
+class RequestFailedError(Exception):
+    """The server answered with an error. Decide by the code."""
+
+    def __init__(self, failure: Error) -> None:
+        super().__init__(f"{failure.code.value}: {failure.message}")
+        self.code: ErrorCode = failure.code
+        self.retryable = failure.retryable
+        self.retry_after_ms = failure.retry_after_ms
+        self.details: ErrorDetails | None = failure.details
+
+
+@attrs.frozen
+class Connected:
+    """In step with the server; what it sent since is in the events."""
+
+    welcome: Welcome
+
+
+@attrs.frozen
+class Disconnected:
+    """The connection is gone. `final` says that the client will not come back by itself."""
+
+    code: int | None
+    final: bool
+
+
+Happening = Event | UnknownMessage | Connected | Disconnected
+
+
+class Client:
+    """`async with Client(url, secret) as client:` is connected and in step, and reconnects by itself.
+
+    `happenings()` yields every event in order, and the coming and going of the connection between them. One reader.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secret: str,
+        *,
+        name: str = "pheby-python",
+        version: str = "0.1.0",
+        device_id: str | None = None,
+    ) -> None:
+        self._url = url
+        self._secret = secret
+        self._info = ClientInfo(name=name, version=version, device_id=DeviceId(device_id or secrets.token_hex(8)))
+        self._http: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._connection: Connection | None = None
+        self._answers: dict[RequestId, asyncio.Future[Result]] = {}
+        self._numbers = itertools.count(1)
+        self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
+        self._in_step = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.welcome: Welcome | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(trust_env=True)
+        self._task = asyncio.create_task(self._keep_up(), name="pheby-client")
+        ready = asyncio.create_task(self._in_step.wait())
+        await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        if not self._in_step.is_set():
+            ready.cancel()
+            await self._leave()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(asyncio.CancelledError, AuthenticationError, ConnectionLostError):
+            await self._leave()
+
+    async def _leave(self) -> None:
+        assert self._task is not None
+        assert self._http is not None
+        if not self._task.done():
+            self._task.cancel()
+        try:
+            await self._task
+        finally:
+            await self._http.close()
+
+    # What a user of the library asks
+
+    async def happenings(self) -> AsyncIterator[Happening]:
+        """Every event in order, with Connected and Disconnected between; ends behind a final Disconnected."""
+        while True:
+            happening = await self._happenings.get()
+            yield happening
+            if isinstance(happening, Disconnected) and happening.final:
+                return
+
+    async def connected(self) -> None:
+        """Returns when in step with the server."""
+        await self._in_step.wait()
+
+    async def create_conversation(self, title: str | None = None) -> Conversation:
+        """A new conversation."""
+        client_id = ClientConversationId(secrets.token_hex(12))
+        while True:
+            try:
+                result = await self.request(
+                    ConversationCreate(id=self._next_id(), client_conversation_id=client_id, title=title),
+                    ConversationCreateResult,
+                )
+                return result.conversation
+            except ConnectionLostError:
+                await self.connected()
+
+    async def conversations(self, limit: int | None = None, cursor: ListCursor | None = None) -> ConversationListResult:
+        """A page of the list, newest activity first."""
+        asked = ConversationList(id=self._next_id(), limit=None if limit is None else Count(limit), cursor=cursor)
+        return await self.request(asked, ConversationListResult)
+
+    async def history(
+        self, conversation_id: ConversationId, limit: int | None = None, before: Position | None = None
+    ) -> ConversationHistoryResult:
+        """A page of history, the newest one where no position is given."""
+        asked = ConversationHistory(
+            id=self._next_id(),
+            conversation_id=conversation_id,
+            limit=None if limit is None else Count(limit),
+            before=before,
+        )
+        return await self.request(asked, ConversationHistoryResult)
+
+    async def send(self, conversation_id: ConversationId, text: str, *, if_busy: IfBusy = IfBusy.QUEUE) -> Receipt:
+        """Send the owner's words once, however often the connection goes away meanwhile."""
+        client_message_id = ClientMessageId(secrets.token_hex(12))
+        while True:
+            try:
+                result = await self.request(
+                    MessageSend(
+                        id=self._next_id(),
+                        conversation_id=conversation_id,
+                        client_message_id=client_message_id,
+                        text=text,
+                        if_busy=if_busy,
+                    ),
+                    MessageSendResult,
+                )
+                return result.receipt
+            except ConnectionLostError:
+                await self.connected()
+
+    async def request(self, request: Request, result: type[R]) -> R:
+        """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""
+        connection, socket = self._connection, self._socket
+        if connection is None or socket is None or not self._in_step.is_set():
+            raise ConnectionLostError("not connected")
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        frame = connection.send(request)
+        self._answers[request.id] = answer
+        try:
+            await socket.send_str(frame)
+            async with asyncio.timeout(REQUEST_SECONDS):
+                found = await answer
+        except (ConnectionError, aiohttp.ClientError) as failure:
+            raise ConnectionLostError("the connection went away") from failure
+        finally:
+            self._answers.pop(request.id, None)
+        if not isinstance(found, result):
+            raise TypeError(f"{request.type} is not answered by {result.type}")
+        return found
+
+    def _next_id(self) -> RequestId:
+        return RequestId(f"c{next(self._numbers)}")
+
+    # The connection
+
+    async def _keep_up(self) -> None:
+        delay = 0.0
+        while True:
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            was_in_step = False
+            code: int | None = None
+            try:
+                code = await self._connect_once()
+            except aiohttp.WSServerHandshakeError as failure:
+                if failure.status == 401:
+                    self._lost(401, final=True)
+                    raise AuthenticationError("the server refused the secret") from None
+            except (aiohttp.ClientError, OSError, TimeoutError, ProtocolError):
+                pass
+            was_in_step = self._in_step.is_set()
+            final = _is_final(code)
+            self._lost(code, final=final)
+            if final:
+                raise ConnectionLostError(f"closed with {code}")
+            delay = FIRST_DELAY if was_in_step else min(max(delay * 2, FIRST_DELAY), LONGEST_DELAY)
+
+    def _lost(self, code: int | None, *, final: bool) -> None:
+        was_in_step = self._in_step.is_set()
+        self._in_step.clear()
+        self._socket = self._connection = None
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError("the connection went away"))
+        self._answers.clear()
+        if was_in_step or final:
+            self._happenings.put_nowait(Disconnected(code, final))
+
+    async def _connect_once(self) -> int | None:
+        """One connection from its start to its end; the close code."""
+        assert self._http is not None
+        async with self._http.ws_connect(
+            self._url,
+            headers={"Authorization": f"Bearer {self._secret}"},
+            heartbeat=20.0,
+            max_msg_size=MAX_SERVER_FRAME_BYTES + 1,
+            timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
+        ) as socket:
+            self._socket, self._connection = socket, Connection(Role.CLIENT)
+            hello = Hello(id=self._next_id(), protocol_versions=SUPPORTED_VERSIONS, client=self._info)
+            await socket.send_str(self._connection.send(hello))
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    self._receive(self._connection.receive_text(message.data))
+            return socket.close_code
+
+    def _receive(self, message: object) -> None:
+        match message:
+            case Welcome():
+                self.welcome = message
+            case Error(id=None):
+                pass
+            case Error(id=request_id) if request_id in self._answers:
+                self._answers[request_id].set_exception(RequestFailedError(message))
+            case Result(id=request_id) if request_id in self._answers:
+                self._answers[request_id].set_result(message)
+            case SyncCompleted():
+                assert self.welcome is not None
+                self._in_step.set()
+                self._happenings.put_nowait(Connected(self.welcome))
+            case Batch(events=events):
+                for event in events:
+                    self._receive(event)
+            case Event() | UnknownMessage():
+                self._happenings.put_nowait(message)
+
+
+def _is_final(code: int | None) -> bool:
+    """Whether the close table says that coming back by itself is of no use."""
+    try:
+        after = CLOSES[CloseCode(code or 0)].client
+    except ValueError:
+        return False
+    return after not in (AfterClose.RECONNECT, AfterClose.RECONNECT_AFTER_DELAY)

@@ -1,0 +1,103 @@
+"""The demo without Hermes: the core on a simulated one, in this process, answering as the scripted model does."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pheby_protocol.messages.connection import AccessMode
+from pheby_protocol.messages.run import RunErrorCode
+from pheby_server import Server, ServerConfig
+from pheby_server.aiohttp_transport import Listener
+from pheby_server.auth import Authenticator
+from pheby_server.simulated import Fail, Pause, Say, Segment, SimulatedHermes, Step
+from pheby_server.system import SystemClock
+
+from . import scripts
+from .dialogue import Turn
+
+_REFUSED = {401: RunErrorCode.PROVIDER_AUTH, 403: RunErrorCode.PROVIDER_AUTH, 429: RunErrorCode.PROVIDER_RATE_LIMITED}
+
+
+class SimulatedStack:
+    """As DemoStack, without a gateway process: restarting it is closing the core and opening it again."""
+
+    hermes_version = "simulated"
+    model_url = None
+    gateway_pid = 0
+
+    def __init__(self, *, port: int | None = None) -> None:
+        self._port = port or 0
+        self.secret = secrets.token_hex(32)
+        self.home: Path | None = None
+        self.hermes = SimulatedHermes(SystemClock(), respond)
+        self._exits = contextlib.ExitStack()
+        self._running: tuple[Server, Listener] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client connects."""
+        return f"ws://127.0.0.1:{self._port}/v1/ws"
+
+    async def __aenter__(self) -> Self:
+        folder = self._exits.enter_context(tempfile.TemporaryDirectory(prefix="pheby-demo-"))
+        self.home = Path(folder)
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+        self._exits.close()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """Stop everything and start it again on the same storage and port."""
+        await self._stop()
+        await self._start()
+
+    async def _start(self) -> None:
+        config = ServerConfig(storage=f"{self.home}/pheby")
+        server = Server(config, self.hermes, Authenticator(((AccessMode.FULL, self.secret),)))
+        await server.start()
+        listener = Listener(server, "127.0.0.1", self._port)
+        await listener.start()
+        self._port = listener.port
+        self.hermes.start(server.events)
+        self._running = (server, listener)
+
+    async def _stop(self) -> None:
+        if self._running is not None:
+            (server, listener), self._running = self._running, None
+            await self.hermes.stop()
+            await server.stop()
+            await listener.stop()
+
+
+def respond(text: str) -> Iterator[Step]:
+    """The scripted model's answer as steps of a simulated run; its tools run in no time and succeed."""
+    rounds = 0
+    while True:
+        turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=("",) * rounds, rounds=rounds)
+        called = False
+        for step in scripts.reply_to(turn)[1]:
+            match step:
+                case scripts.Text(text=piece):
+                    yield Say(piece)
+                case scripts.Pause(seconds=seconds):
+                    yield Pause(seconds)
+                case scripts.Refuse(status=status):
+                    yield Fail(_REFUSED.get(status, RunErrorCode.PROVIDER_ERROR))
+                case scripts.Call():
+                    called = True
+                case scripts.Cut():
+                    return
+        if not called:
+            return
+        yield Segment()
+        rounds += 1
