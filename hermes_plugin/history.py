@@ -199,6 +199,7 @@ _NOTES = (
     "[Orphan recovery",
     "You've reached the maximum number of tool-calling iterations allowed. Please provide a final response",
 )
+_STEER = re.compile(r"\[OUT-OF-BAND USER MESSAGE[^\n]*\]\n(.*)\n\[/OUT-OF-BAND USER MESSAGE\]", re.DOTALL)
 _REDIRECT = "Gateway message origin (JSON"
 _MODEL_NOTE = re.compile(r"\[Note: model was just switched [^\n]*\]\s*")
 
@@ -224,6 +225,8 @@ def _read_user(row: Row, base: HistoryRow, content: str) -> HistoryRow | None:
     if not text or (text.startswith(_NOTES) and not steer and not owners):
         return None
     message_id = base.message_id
+    if steer and (wrapped := _STEER.fullmatch(text)):
+        text = wrapped[1]
     if text.startswith(_REDIRECT):
         text, told = _unwrap_redirect(text)
         message_id = message_id or told

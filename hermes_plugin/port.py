@@ -110,9 +110,7 @@ class HermesSide:
             )
             for message in live
         ]
-        return [
-            Bound(message_id=MessageId(pair.message_id), key=pair.key) for pair in binding.bind(said, rows, bound)
-        ]
+        return [Bound(message_id=MessageId(pair.message_id), key=pair.key) for pair in binding.bind(said, rows, bound)]
 
     async def _rows(self, conversation_id: ConversationId) -> list[HistoryRow]:
         return await asyncio.to_thread(self._read_rows, chat_of(conversation_id))

@@ -22,6 +22,8 @@ from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, 
 LOST_SECONDS: Final = 5.0
 """An event that ended without a turn may still be replayed this soon after; later it is lost."""
 
+PROVIDER_FAILS: Final = "The model provider reports an error; Hermes may try again."
+
 Later = Callable[[float, Callable[[], None]], object]
 
 
@@ -50,6 +52,10 @@ class _Run:
     """A text that came whole. It may be the answer, or the complaint of a run that is about to fail."""
     said: str = ""
     """The last text that was shown whole."""
+    on_its_way: str = ""
+    """What the model said with its last request for a tool. Where nothing streams, Hermes sends it without a mark."""
+    provider_fails: bool = False
+    """The provider's last word was an error; what Hermes says of it may quote the provider."""
 
 
 class Relay:
@@ -92,7 +98,12 @@ class Relay:
         run = self._run_of(facts)
         if run is None:
             return
-        if name == "pre_tool_call" or (name == "post_api_request" and facts.get("finish_reason") == "tool_calls"):
+        if name == "api_request_error":
+            run.provider_fails = True
+        elif name == "post_api_request":
+            run.provider_fails = False
+            run.on_its_way = clean_text(_said_with_tools(facts))
+        if name == "pre_tool_call" or run.on_its_way:
             run.tool_follows = True
             self._end_segment_if_done(run)
             self._release(run)
@@ -111,7 +122,10 @@ class Relay:
         if marks.get("expect_edits"):
             return self._stream(chat_id, run, content)
         if marks.get("notify") is True and not marks.get("_interim_send"):
-            self._hold(chat_id, run, content)
+            self._hold(chat_id, run, clean_text(content))
+        elif run.on_its_way and clean_text(content) == run.on_its_way:
+            self._hold(chat_id, run, run.on_its_way)
+            self._release(run)
         # Anything else in a run is chatter about it: tool bubbles, heartbeats, acknowledgements.
         return self._new_id()
 
@@ -128,8 +142,9 @@ class Relay:
 
     def status(self, chat_id: str, text: str) -> None:
         """What Hermes calls a status: it is about the run, not part of it."""
-        if chat_id in self._runs:
-            self._events.run_progress(conversation_of(chat_id), text)
+        run = self._runs.get(chat_id)
+        if run is not None:
+            self._events.run_progress(conversation_of(chat_id), PROVIDER_FAILS if run.provider_fails else text)
 
     # Texts
 
@@ -175,8 +190,7 @@ class Relay:
         if segment.message_id is not None:
             self._events.message_ended(segment.message_id, interim=interim)
 
-    def _hold(self, chat_id: str, run: _Run, content: str) -> None:
-        text = clean_text(content)
+    def _hold(self, chat_id: str, run: _Run, text: str) -> None:
         shown = run.segment.tail.text if run.segment is not None else run.said
         if not text or text == shown or text == run.held:
             # The answer that was streamed already, or a repeated send.
@@ -261,6 +275,16 @@ class Relay:
         if not isinstance(turn_id, str):
             return None
         return next((run for chat_id, run in self._runs.items() if self.turns.open_turn(chat_id) == turn_id), None)
+
+
+def _said_with_tools(facts: Mapping[str, object]) -> str:
+    """What the model said in a response that asks for a tool; "" for any other response."""
+    response = facts.get("response")
+    message = response.get("assistant_message") if isinstance(response, Mapping) else None
+    if not isinstance(message, Mapping) or not message.get("tool_calls"):
+        return ""
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
 
 
 def _count(value: int | None) -> Count | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pheby_hermes.drafts import Append, DraftTail
+
 from pheby_protocol.messages.connection import AccessMode
 from pheby_protocol.messages.run import RunErrorCode
 from pheby_server import Server, ServerConfig
@@ -84,11 +86,12 @@ def respond(text: str) -> Iterator[Step]:
     rounds = 0
     while True:
         turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=("",) * rounds, rounds=rounds)
-        called = False
+        tail, said, called = DraftTail(), "", False
         for step in scripts.reply_to(turn)[1]:
             match step:
                 case scripts.Text(text=piece):
-                    yield Say(piece)
+                    said += piece
+                    yield from _grown(tail, said, final=False)
                 case scripts.Pause(seconds=seconds):
                     yield Pause(seconds)
                 case scripts.Refuse(status=status):
@@ -96,8 +99,16 @@ def respond(text: str) -> Iterator[Step]:
                 case scripts.Call():
                     called = True
                 case scripts.Cut():
-                    return
+                    break
+        yield from _grown(tail, said, final=True)
         if not called:
             return
         yield Segment()
         rounds += 1
+
+
+def _grown(tail: DraftTail, said: str, *, final: bool) -> Iterator[Step]:
+    # What stands at the port has been cleaned by the plugin already.
+    change = tail.update(said, final=final)
+    if isinstance(change, Append):
+        yield Say(change.text)

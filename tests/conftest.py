@@ -1,0 +1,22 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+import pytest
+
+LINES = ("simulated", "0.19", "0.22", "0.19-defaults", "0.22-defaults")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--line",
+        action="append",
+        choices=LINES,
+        help="what the end-to-end tests run on (several times for several); default: simulated",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "stack" in metafunc.fixturenames:
+        lines = metafunc.config.getoption("--line") or ["simulated"]
+        metafunc.parametrize("stack", lines, indirect=True, scope="session")
