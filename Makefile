@@ -1,4 +1,50 @@
-check-fast:
-	.venv/bin/ruff format -q pheby_protocol pheby_server hermes_plugin pheby tests
-	.venv/bin/ruff check --output-format concise .
-	.venv/bin/mypy
+# Needs Python 3.11 or newer and pip; everything else is made here. `make help` lists the targets.
+PYTHON ?= python3
+HERMES ?= 0.19
+VENV := .venv
+BIN := $(VENV)/bin
+LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
+
+.PHONY: help setup hermes demo check test test-unit test-hermes clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo [SAY='say hello'] [HERMES=0.22] [SERVE=1] [ARGS='…']   a real Hermes with Pheby, and a chat on it"
+	@echo "make test                     everything, on both Hermes lines"
+	@echo "make check                    lint, types, imports (seconds)"
+	@echo "make test-unit                what needs no Hermes"
+	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
+	@echo "make setup                    the development environment and both Hermes lines"
+
+$(VENV)/.made: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Pheby needs Python 3.11 or newer (PYTHON=…)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c constraints.txt
+	@mkdir -p .mypy && ln -sfn ../hermes_plugin .mypy/pheby_hermes
+	@touch $@
+
+hermes: $(VENV)/.made
+	@$(BIN)/python -m pheby.demo.lines 0.19 0.22
+
+setup: hermes
+
+demo: $(VENV)/.made
+	@$(BIN)/pheby demo --hermes $(HERMES) $(if $(SAY),--say "$(SAY)") $(if $(SERVE),--serve) $(ARGS)
+
+check: $(VENV)/.made
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-timings | tail -n 3
+
+test: hermes
+	$(BIN)/python -m pytest $(foreach line,$(LINES),--line $(line))
+
+test-unit: $(VENV)/.made
+	$(BIN)/python -m pytest --ignore tests/e2e
+
+test-hermes: hermes
+	$(BIN)/python -m pytest tests/e2e --line $(or $(LINE),$(HERMES))
+
+clean:
+	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
