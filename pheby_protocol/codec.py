@@ -18,7 +18,7 @@ from cattrs.gen import make_dict_structure_fn
 from .ids import SCALARS, IntegerRule, RequestId, StringRule
 from .limits import MAX_DEPTH, MAX_ID_CHARS, MAX_INTEGER
 from .messages._base import Event, JsonObject, Message
-from .registry import REGISTRY
+from .registry import REGISTRY, Kind
 
 T = TypeVar("T")
 
@@ -143,10 +143,10 @@ def _origin(cls: Any) -> object:
 
 def _make_converter(*, detailed: bool) -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=detailed, omit_if_default=True)
-    # By identity: a hook registered for a class would also serve its subclasses, an enumeration as any string.
-    for plain, check in ((str, _string), (int, _integer), (bool, _boolean), (JsonObject, _object)):
-        converter.register_structure_hook_func(partial(operator.is_, plain), check)
-    converter.register_structure_hook(StrEnum, _enum)
+    # By class: cattrs's own hooks for str and int, which coerce, go before any that a predicate chooses. The hook of
+    # the nearest class serves: bool is not taken for an int, nor an enumeration for any string.
+    for plain, check in ((str, _string), (int, _integer), (bool, _boolean), (JsonObject, _object), (StrEnum, _enum)):
+        converter.register_structure_hook(plain, check)
     for scalar, rule in SCALARS.items():
         hook = _string_rule(rule) if isinstance(rule, StringRule) else _integer_rule(rule)
         converter.register_structure_hook(scalar, hook)
@@ -189,7 +189,7 @@ def _make_converter(*, detailed: bool) -> cattrs.Converter:
     converter.register_structure_hook_factory(attrs.has, objects)
     # A batch holds events of any type, unknown ones too.
     is_any_event = partial(operator.is_, Event)
-    converter.register_structure_hook_func(is_any_event, lambda value, _: _structure_tagged(value, converter))
+    converter.register_structure_hook_func(is_any_event, lambda value, _: _structure_event(value, converter))
     converter.register_unstructure_hook_func(is_any_event, lambda event: _unstructure_tagged(event, converter))
     return converter
 
@@ -204,6 +204,13 @@ def _structure_tagged(value: object, converter: cattrs.Converter) -> Message | U
     if spec is None:
         return UnknownMessage(tag, value)
     return converter.structure(value, spec.cls)
+
+
+def _structure_event(value: object, converter: cattrs.Converter) -> Message | UnknownMessage:
+    spec = REGISTRY.get(value["type"]) if type(value) is dict and type(value.get("type")) is str else None
+    if spec is not None and spec.kind not in (Kind.LOGGED_EVENT, Kind.TRANSIENT_EVENT):
+        raise _FieldError("an event")
+    return _structure_tagged(value, converter)
 
 
 def _unstructure_tagged(message: Message | UnknownMessage, converter: cattrs.Converter) -> dict[str, Any]:
@@ -327,7 +334,7 @@ def parse(text: str) -> dict[str, object]:
         raise DecodeError(Flaw.NOT_AN_OBJECT)
     # Counting brackets is cheap and never too low, so ordinary frames are not walked.
     if text.count("{") + text.count("[") > MAX_DEPTH and _too_deep(value):
-        raise DecodeError(Flaw.TOO_DEEP)
+        raise DecodeError(Flaw.TOO_DEEP, request_id=_clean_request_id(value))
     if not _is_encodable(text) or _SUSPECT_ESCAPE.search(text):
         for string in _strings(value):
             if not _is_encodable(string):
@@ -378,8 +385,11 @@ def decode_object(text: str, cls: type[T]) -> T:
 
 
 def encode(message: Message | UnknownMessage) -> str:
-    """One frame as compact JSON, printable text as it is. Raises EncodeError for text that UTF-8 cannot carry."""
-    text = json.dumps(unstructure(message), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """One frame as compact JSON, printable text as it is. Raises EncodeError for what JSON or UTF-8 cannot carry."""
+    try:
+        text = json.dumps(unstructure(message), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise EncodeError("a number that is none cannot be sent") from None
     if not _is_encodable(text):
         raise EncodeError("a lone surrogate cannot be sent")
     return text

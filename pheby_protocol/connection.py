@@ -10,6 +10,7 @@ from .codec import DecodeError, UnknownMessage, decode, encode, parse, structure
 from .errors import ERRORS, CloseCode, ErrorCode
 from .ids import Millis, RequestId
 from .limits import MAX_FRAME_BYTES, MAX_SERVER_FRAME_BYTES, MAX_UNDECODABLE_FRAMES
+from .machine import RefusedTransition
 from .messages._base import Message, Request, Result
 from .messages.connection import Error, ErrorDetails, Hello, SyncCompleted, Welcome
 from .registry import REGISTRY, Direction
@@ -99,7 +100,7 @@ class Connection:
             return decode(text)
         except DecodeError as flaw:
             # A malformed cursor costs the client a snapshot, not the connection (wire contract, section 3).
-            if not flaw.path.startswith("$.resume"):
+            if flaw.path != "$.resume" and not flaw.path.startswith("$.resume."):
                 raise
             frame = parse(text)
             del frame["resume"]
@@ -164,10 +165,13 @@ class Connection:
                 raise ProtocolError("an answer to nothing")
             if isinstance(message, Result) and REGISTRY[asked].result != message.type:
                 raise ProtocolError("an answer of another type")
-        if isinstance(message, Welcome):
-            self._move(ConnectionEvent.HELLO)
-        elif isinstance(message, SyncCompleted):
-            self._move(ConnectionEvent.SYNCED)
+        try:
+            if isinstance(message, Welcome):
+                self._move(ConnectionEvent.HELLO)
+            elif isinstance(message, SyncCompleted):
+                self._move(ConnectionEvent.SYNCED)
+        except RefusedTransition:
+            raise ProtocolError("out of order") from None
         return message
 
     def send(self, message: Message) -> str:
@@ -179,7 +183,8 @@ class Connection:
                 raise SendError("a client sends requests")
             if message.id in self._open:
                 raise SendError("that id is in use")
-            if isinstance(message, Hello) != (self.state is ConnectionState.AWAITING_HELLO):
+            awaiting = self.state is ConnectionState.AWAITING_HELLO
+            if isinstance(message, Hello) != awaiting or (awaiting and self._open):
                 raise SendError("hello comes first, and once")
             text = encode(message)
             self._open[message.id] = message.type

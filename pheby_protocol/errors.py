@@ -143,3 +143,22 @@ class HttpCode(OpenEnum):
     UNAVAILABLE = "unavailable"
     INVALID_RANGE = "invalid_range"
     UPGRADE_REQUIRED = "upgrade_required"
+
+
+@attrs.frozen
+class HttpErrorInfo:
+    """One row of the HTTP table: the statuses that a code comes with, and a text for people."""
+
+    statuses: tuple[int, ...]
+    message: str
+
+
+HTTP_ERRORS: Final[dict[HttpCode, HttpErrorInfo]] = {
+    HttpCode.UNAUTHORIZED: HttpErrorInfo((401,), "The secret is missing or wrong."),
+    HttpCode.LOCKED_OUT: HttpErrorInfo((429,), "Too many wrong secrets from this address."),
+    HttpCode.NOT_FOUND: HttpErrorInfo((404,), "There is no such file."),
+    HttpCode.EXPIRED: HttpErrorInfo((410,), "The file has expired."),
+    HttpCode.UNAVAILABLE: HttpErrorInfo((503,), "The server takes no connections now."),
+    HttpCode.INVALID_RANGE: HttpErrorInfo((416,), "The file has no such range."),
+    HttpCode.UPGRADE_REQUIRED: HttpErrorInfo((426,), "This address speaks WebSocket."),
+}

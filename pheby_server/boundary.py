@@ -1,8 +1,12 @@
-"""Where exceptions become frames: nothing of an exception's text reaches a client unless it was written for one."""
+"""Where exceptions and Hermes's texts become what a frame may hold.
+
+Nothing of an exception's text reaches a client unless it was written for one.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 
 from pheby_protocol.connection import error
 from pheby_protocol.errors import ErrorCode
@@ -12,6 +16,13 @@ from pheby_protocol.messages.connection import Error, ErrorDetails
 from .ports import Unavailable
 
 log = logging.getLogger(__name__)
+
+_UNSENDABLE = re.compile("[\ud800-\udfff\x00]")
+
+
+def sendable(text: str) -> str:
+    """The text with what no frame can carry (lone surrogates, NUL) as U+FFFD."""
+    return _UNSENDABLE.sub("\ufffd", text)
 
 
 class RequestError(Exception):

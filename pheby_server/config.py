@@ -26,6 +26,11 @@ def _between(low: int, high: int) -> Callable[[object, attrs.Attribute[int], int
     return check
 
 
+def _folder(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if type(value) is not str or not value.strip() or "\0" in value:
+        raise ConfigError(f"{attribute.name} must name a folder")
+
+
 def check_secret(name: str, value: str | None, *, not_equal: str | None = None) -> str:
     """The secret, when it is strong enough to guard a powerful agent; else ConfigError naming the setting."""
     if not value:
@@ -44,7 +49,7 @@ class ServerConfig:
     """Settings of one server. Lengths of time in milliseconds, sizes in bytes or code points as named."""
 
     server_version: str = "0.1.0"
-    storage: str
+    storage: str = attrs.field(validator=_folder)
     """Folder of pheby.db; made with mode 0700 if absent."""
     max_text_chars: int = attrs.field(default=limits.MAX_TEXT_CHARS, validator=_between(1_000, 1_000_000))
     max_frame_bytes: int = attrs.field(default=limits.MAX_FRAME_BYTES, validator=_between(16_384, 16_777_216))

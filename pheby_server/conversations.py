@@ -16,7 +16,7 @@ from pheby_protocol.ids import ClientConversationId, ConversationId, HistoryId, 
 from pheby_protocol.messages.conversation import Conversation, ConversationCreated, ConversationUpdated, TitleSource
 from pheby_protocol.messages.message import Message
 
-from .boundary import RequestError
+from .boundary import RequestError, sendable
 from .ports import Clock, HermesConversation, HermesPort, IdSource
 from .sequencer import Change, Sequencer
 from .stores import Store
@@ -73,10 +73,12 @@ class ConversationDesk:
 
     async def create(self, client_id: ClientConversationId, title: str | None) -> Conversation:
         """A new conversation, or the one that this client id made before."""
-        known = self._by_client_id.get(client_id)
-        if known is not None:
+        while client_id in self._by_client_id:
+            # It may still be on its way to the store, and may fail there.
             await self._sequencer.settled()
-            return self._all[known]
+            known = self._by_client_id.get(client_id)
+            if known is not None:
+                return self._all[known]
         now = Time(self._clock.now_ms())
         conversation = Conversation(
             conversation_id=ConversationId(f"conv_{self._ids.conversation_number()}"),
@@ -89,7 +91,11 @@ class ConversationDesk:
             history_id=HistoryId(self._ids.token()),
             history_head=Position(0),
         )
-        await self._sequencer.log(self._created(conversation), durable=True)
+        try:
+            await self._sequencer.log(self._created(conversation), durable=True)
+        except Exception:
+            del self._all[conversation.conversation_id], self._by_client_id[client_id]
+            raise
         return conversation
 
     def ensure(self, conversation_id: ConversationId) -> Change:
@@ -169,11 +175,12 @@ class ConversationDesk:
 
     def _take_over(self, found: HermesConversation) -> Change:
         known = self._all.get(found.conversation_id)
+        title = sendable(found.title)[: limits.MAX_TITLE_CHARS]
         if known is None:
             return self._created(
                 Conversation(
                     conversation_id=found.conversation_id,
-                    title=found.title,
+                    title=title,
                     title_source=found.title_source,
                     created_at=Time(found.created_at),
                     updated_at=Time(self._clock.now_ms()),
@@ -182,9 +189,9 @@ class ConversationDesk:
                     history_head=Position(0),
                 )
             )
-        if known.title_source is TitleSource.MANUAL or not found.title:
+        if known.title_source is TitleSource.MANUAL or not title:
             return Change()
-        return self.update(attrs.evolve(known, title=found.title, title_source=found.title_source))
+        return self.update(attrs.evolve(known, title=title, title_source=found.title_source))
 
     def page(self, limit: int | None, cursor: ListCursor | None) -> tuple[tuple[Conversation, ...], ListCursor | None]:
         """A page of the list, newest activity first, equal times by id; and the cursor of the next one."""

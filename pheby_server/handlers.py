@@ -103,8 +103,8 @@ async def _history(desks: Desks, request: ConversationHistory) -> Result:
         before=page.before,
         after=page.after,
         has_more=page.has_more,
-        history_id=desks.conversations.get(request.conversation_id).history_id,
-        as_of_seq=desks.published_seq,
+        history_id=page.history_id,
+        as_of_seq=page.as_of_seq,
     )
 
 
@@ -122,6 +122,8 @@ async def _send(desks: Desks, request: message.MessageSend) -> Result:
 
 @_handles(message.MessageReceipt, AccessMode.READ_ONLY)
 async def _receipt(desks: Desks, request: message.MessageReceipt) -> Result:
+    # Nothing is acknowledged that is not stored yet.
+    await desks.runs.settled()
     return message.MessageReceiptResult(id=request.id, receipt=desks.runs.receipt(request.client_message_id))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import re
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -42,7 +41,7 @@ from pheby_protocol.states import (
     RunState,
 )
 
-from .boundary import RequestError
+from .boundary import RequestError, sendable
 from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, Unavailable
 from .sequencer import Change, Sequencer
 from .stores import Store
@@ -53,8 +52,6 @@ CHECKPOINT_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.25
 HAND_OVER_WITHIN_MS: Final = 15 * 60 * 1_000
 """After a restart an older send is not handed over any more: the owner has moved on."""
-
-_UNSENDABLE = re.compile("[\ud800-\udfff\x00]")
 
 ERROR_TEXTS: Final[dict[RunErrorCode, str]] = {
     RunErrorCode.PROVIDER_ERROR: "The model provider reported an error.",
@@ -102,6 +99,7 @@ class Messages(Protocol):
     def completed(self, message: Message) -> Change: ...
     def changed(self, message: Message) -> None: ...
     def checkpoint(self, message: Message) -> Change: ...
+    def parts(self, text: str) -> Sequence[str]: ...
     async def run_ended(self, conversation_id: ConversationId) -> None: ...
 
 
@@ -174,7 +172,9 @@ class RunDesk:
         self._receipts = {receipt.client_message_id: (digest, receipt) for digest, receipt in found.receipts}
         change = Change()
         waiting = {send.run_id: send for send in found.open_sends}
-        for run in found.open_runs:
+        # In the order of their admission; what has none comes first.
+        place = {send.run_id: number for number, send in enumerate(found.open_sends)}
+        for run in sorted(found.open_runs, key=lambda run: place.get(run.run_id, -1)):
             send = waiting.pop(run.run_id, None)
             if send is not None and send.receipt.state is ReceiptState.ADMITTED:
                 change += self._take_up(send, run)
@@ -200,9 +200,11 @@ class RunDesk:
         self._checkpoint()
 
     def _take_up(self, stored: _StoredSend, run: Run) -> Change:
-        message = self._messages.open.get(stored.receipt.message_id) or stored.message
+        # Taken out and put back, so that what waits is listed in the order of admission.
+        message = self._messages.open.pop(stored.receipt.message_id, stored.message)
         if message is None:
             return self._end_left_over(run, stored)
+        self._messages.changed(message)
         send = _Send(stored.receipt, stored.text, stored.digest, stored.created_at, message, run)
         if self._clock.now_ms() - stored.created_at > HAND_OVER_WITHIN_MS:
             return self._drop(send, ReceiptEvent.LAPSE)
@@ -232,17 +234,22 @@ class RunDesk:
         """Admit a send: durable before it returns, handed to Hermes as soon as the conversation is free."""
         self._conversations.get(conversation_id)
         digest = hashlib.sha256(f"{conversation_id}\n{text}".encode()).hexdigest()
-        known = self._receipts.get(client_message_id)
-        if known is not None:
+        while client_message_id in self._receipts:
+            # Its admission may still be on its way to the store, and may fail there.
             await self._sequencer.settled()
-            return self._repeated(client_message_id, digest)
+            if client_message_id in self._receipts:
+                return self._repeated(client_message_id, digest)
         self._check_text(text)
         lane = self._lane(conversation_id)
         if lane.busy and if_busy is IfBusy.REJECT:
             raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
         send, change = self._admit(lane, client_message_id, text, digest)
         admitted = send.receipt
-        await self._sequencer.log(change, durable=True)
+        try:
+            await self._sequencer.log(change, durable=True)
+        except Exception:
+            self._forget(lane, send)
+            raise
         self._next(lane)
         return admitted
 
@@ -266,6 +273,16 @@ class RunDesk:
             runs += [lane.handed.run] if lane.handed is not None else []
             runs += [send.run for send in lane.waiting]
         return tuple(runs)
+
+    def _forget(self, lane: _Lane, send: _Send) -> None:
+        """Undo an admission that could not be stored."""
+        del self._receipts[send.receipt.client_message_id]
+        self._messages.open.pop(send.message.message_id, None)
+        if lane.handed is send:
+            lane.handed = None
+        else:
+            lane.waiting.remove(send)
+        self._next(lane)
 
     def _repeated(self, client_message_id: ClientMessageId, digest: str) -> Receipt:
         known_digest, receipt = self._receipts[client_message_id]
@@ -347,6 +364,8 @@ class RunDesk:
 
     async def _hand_over(self, lane: _Lane, send: _Send) -> None:
         try:
+            # Its admission may still be on its way to the store, and may fail there.
+            await self._sequencer.settled()
             while lane.handed is send:
                 await self._port.ready(lane.conversation_id)
                 if lane.run is not None:
@@ -376,18 +395,8 @@ class RunDesk:
         if send.receipt.state is not ReceiptState.ADMITTED:
             return
         change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
-        message = attrs.evolve(send.message, delivery=send.receipt.state)
-        if message.position is None:
-            now = Time(self._clock.now_ms())
-            message = attrs.evolve(
-                message,
-                position=self._messages.next_position(message.conversation_id),
-                status=MESSAGE.next(message.status, MessageEvent.COMPLETE),
-                completed_at=now,
-            )
-            change += self._conversations.message_added(message)
-        send.message = message
-        await self._sequencer.log(self._messages.updated(message) + change, durable=True)
+        change += self._place(send, MessageEvent.COMPLETE)
+        await self._sequencer.log(self._delivery(send.message, send.receipt.state) + change, durable=True)
 
     def _move_receipt(self, send: _Send, event: ReceiptEvent) -> Change:
         send.receipt = attrs.evolve(send.receipt, state=RECEIPT.next(send.receipt.state, event))
@@ -406,16 +415,21 @@ class RunDesk:
     def _drop(self, send: _Send, event: ReceiptEvent) -> Change:
         """End a send that Hermes has never seen."""
         change = self._end_run(send.run, RunResult(outcome=Outcome.CANCELLED))
-        change += self._move_receipt(send, event)
+        change += self._move_receipt(send, event) + self._place(send, MessageEvent.CANCEL)
+        return change + self._delivery(send.message, send.receipt.state)
+
+    def _place(self, send: _Send, event: MessageEvent) -> Change:
+        """Give a message that waited its place in the history, and its end; any other stays as it is."""
         message = send.message
-        if message.status is MessageState.QUEUED:
-            message = attrs.evolve(
-                message,
-                position=self._messages.next_position(message.conversation_id),
-                status=MESSAGE.next(message.status, MessageEvent.CANCEL),
-                completed_at=Time(self._clock.now_ms()),
-            )
-        return change + self._delivery(message, send.receipt.state)
+        if message.status is not MessageState.QUEUED:
+            return Change()
+        send.message = attrs.evolve(
+            message,
+            position=self._messages.next_position(message.conversation_id),
+            status=MESSAGE.next(message.status, event),
+            completed_at=Time(self._clock.now_ms()),
+        )
+        return self._conversations.message_added(send.message)
 
     # From Hermes (GatewayEvents)
 
@@ -473,7 +487,10 @@ class RunDesk:
         return message_id
 
     def message_appended(self, message_id: MessageId, text: str) -> None:
-        text = sendable(text)
+        for part in self._messages.parts(sendable(text)):
+            self._append(message_id, part)
+
+    def _append(self, message_id: MessageId, text: str) -> None:
         message = self._grow(message_id, lambda old: old + text)
         if message is not None:
             self._sequencer.tell(
@@ -487,8 +504,8 @@ class RunDesk:
             )
 
     def message_replaced(self, message_id: MessageId, text: str) -> None:
-        text = sendable(text)
-        message = self._grow(message_id, lambda _: text)
+        first, *rest = self._messages.parts(sendable(text))
+        message = self._grow(message_id, lambda _: first)
         if message is not None:
             self._sequencer.tell(
                 MessageReplaced(
@@ -496,9 +513,11 @@ class RunDesk:
                     run_id=message.run_id,
                     message_id=message_id,
                     index=message.index or Index(0),
-                    text=text,
+                    text=first,
                 )
             )
+        for part in rest:
+            self._append(message_id, part)
 
     def _grow(self, message_id: MessageId, change: Callable[[str], str]) -> Message | None:
         message = self._messages.open.get(message_id)
@@ -606,6 +625,7 @@ class RunDesk:
         lane.handed = None
         result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERNAL)
         change = self._end_run(send.run, result) + self._move_receipt(send, ReceiptEvent.FINISH)
+        change += self._place(send, MessageEvent.FAIL)
         self._sequencer.log(change + self._delivery(send.message, send.receipt.state))
         self._next(lane)
 
@@ -659,11 +679,6 @@ class RunDesk:
 
 
 _INTERNAL: Final = RunErrorCode.INTERNAL
-
-
-def sendable(text: str) -> str:
-    """The text with what no frame can carry (lone surrogates, NUL) as U+FFFD."""
-    return _UNSENDABLE.sub("�", text)
 
 
 @attrs.frozen

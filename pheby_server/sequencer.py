@@ -17,7 +17,7 @@ from pheby_protocol.messages._base import LoggedEvent, TransientEvent
 
 from .event_log import EventLog, LoggedFrame
 from .ports import Clock
-from .stores import Store
+from .stores import Store, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +111,10 @@ class Sequencer:
         await self.log(Change())
 
     def _append(self, entry: _Entry) -> None:
+        if self._worker is not None and self._worker.done():
+            if entry.done is not None:
+                entry.done.set_exception(StoreError("the server has stopped"))
+            return
         self._waiting.append(entry)
         self._wake.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from enum import StrEnum
 
 from pheby_protocol.capabilities import SERVER_CAPABILITIES
@@ -21,6 +22,7 @@ from pheby_protocol.messages.connection import (
     Welcome,
 )
 from pheby_protocol.registry import schema_digest
+from pheby_protocol.states import ConnectionState
 
 from . import handlers
 from .auth import Authenticator
@@ -95,10 +97,20 @@ class Server:
 
     async def start(self) -> None:
         """Open the store and put what a dead process left in order. Raises StoreError."""
-        await self._store.open()
+        async with AsyncExitStack() as undo:
+            await self._store.open()
+            undo.push_async_callback(self._store.close)
+            await self._load(undo)
+            undo.pop_all()
+        self.runs.start()
+        self.phase = Phase.SERVING
+        log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
+
+    async def _load(self, undo: AsyncExitStack) -> None:
         self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms())
         self._sequencer = Sequencer(self._store, self._log, self.clock, self._publish)
         self._sequencer.start()
+        undo.push_async_callback(self._sequencer.stop)
         self.conversations = ConversationDesk(self._store, self._sequencer, self._port, self.clock, self._ids)
         self.transcript = Transcript(
             self._store,
@@ -123,13 +135,10 @@ class Server:
         await self.conversations.load()
         await self.transcript.load()
         await self.runs.load()
-        self.runs.start()
-        self.phase = Phase.SERVING
-        log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
 
     async def stop(self) -> None:
         """Tell the clients, close their connections, store everything, close the store."""
-        if self.phase in (Phase.DRAINING, Phase.STOPPED):
+        if self.phase is not Phase.SERVING:
             return
         self.phase = Phase.DRAINING
         notice = ServerDraining(reconnect_after_ms=Millis(RECONNECT_AFTER_MS))
@@ -156,6 +165,9 @@ class Server:
         self._sessions.add(session)
         self._all_gone.clear()
         log.info("client.connected", extra={"connection_id": session.connection_id})
+        if self.phase is not Phase.SERVING:
+            # The upgrade took until after the stop.
+            session.close(CloseCode.GOING_AWAY)
         return session
 
     def closed(self, session: Session) -> None:
@@ -172,7 +184,7 @@ class Server:
             extra={"connection_id": session.connection_id, "client": hello.client.name, "version": version},
         )
         self._replace(hello.client.device_id, session)
-        self._sequencer.at_this_point(lambda seq: self._welcome(session, hello, version, seq))
+        self._sequencer.at_this_point(lambda seq: self._take_in(session, hello, version, seq))
 
     def gone(self, session: Session) -> None:
         self._live.pop(session, None)
@@ -190,6 +202,17 @@ class Server:
     def _publish(self, published: Published) -> None:
         for session in list(self._live):
             session.send_live(published.event, published.frame)
+
+    def _take_in(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
+        if session.state is not ConnectionState.SYNCING:
+            # Lost or replaced before its turn came.
+            return
+        try:
+            self._welcome(session, hello, version, seq)
+        except Exception as failure:
+            # One client's start must not stop the events of all.
+            log.error("welcome.failed", exc_info=failure)
+            session.close(CloseCode.INTERNAL)
 
     def _welcome(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
         features = self._port.features

@@ -7,6 +7,7 @@ stored when the run begins, a text's row when the text is whole, nothing stored 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 
 import attrs
@@ -16,6 +17,7 @@ from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode
 
+from .boundary import sendable
 from .ports import (
     Bound,
     Clock,
@@ -29,6 +31,8 @@ from .ports import (
     RunResult,
     Unavailable,
 )
+
+log = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -164,7 +168,11 @@ class SimulatedHermes:
         conversation_id = message.conversation_id
         events.run_started(conversation_id, message.message_id, Origin.CHAT)
         self._store(conversation_id, MessageRole.USER, message.text)
-        result = await self._speak(events, message)
+        try:
+            result = await self._speak(events, message)
+        except Exception as failure:
+            log.error("script.failed", exc_info=failure)
+            result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERNAL)
         del self._running[conversation_id]
         events.run_ended(conversation_id, result)
 
@@ -175,11 +183,12 @@ class SimulatedHermes:
         for step in self._respond(message.text):
             match step:
                 case Say(text=text):
-                    shown += text if shown else text.lstrip()
-                    if message_id is None:
-                        message_id = events.message_started(conversation_id, shown)
-                    else:
-                        events.message_appended(message_id, text)
+                    piece = sendable(text if shown else text.lstrip())
+                    shown += piece
+                    if message_id is not None:
+                        events.message_appended(message_id, piece)
+                    elif piece:
+                        message_id = events.message_started(conversation_id, piece)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
                 case Segment() if message_id is not None:

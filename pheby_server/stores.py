@@ -65,7 +65,7 @@ class Store:
         self._lock_file: int | None = None
 
     async def open(self) -> None:
-        """Open the database, making it if absent. A damaged file is put aside, never deleted."""
+        """Open the database, making it if absent. A damaged file is put aside, never deleted. Raises StoreError."""
         await self._in_thread(self._open)
 
     async def close(self) -> None:
@@ -82,10 +82,12 @@ class Store:
             database.execute("BEGIN IMMEDIATE")
             try:
                 result = work(database)
+                database.execute("COMMIT")
             except BaseException:
-                database.execute("ROLLBACK")
+                # SQLite may have rolled back by itself, and a COMMIT that failed may have left everything open.
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
                 raise
-            database.execute("COMMIT")
             return result
 
         return await self._in_thread(run)
@@ -115,8 +117,10 @@ class Store:
                     raise
                 self._put_aside(path)
                 self._database = _connect(path)
-        except BaseException:
+        except BaseException as failure:
             self._unlock()
+            if isinstance(failure, sqlite3.Error):
+                raise StoreError("the database cannot be opened") from failure
             raise
 
     def _put_aside(self, path: Path) -> None:

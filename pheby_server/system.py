@@ -26,9 +26,14 @@ class SystemClock:
 class RandomIds:
     """Ids from the machine's source of chance."""
 
+    def __init__(self) -> None:
+        self._last_number = 0
+
     def token(self) -> str:
         return secrets.token_hex(12)
 
     def conversation_number(self) -> str:
         # Milliseconds first keeps numbers apart across restarts and readable in Hermes's own lists.
-        return f"{time.time_ns() // 1_000_000:013d}{secrets.randbelow(10_000):04d}"
+        number = time.time_ns() // 1_000_000 * 10_000 + secrets.randbelow(10_000)
+        self._last_number = max(number, self._last_number + 1)
+        return f"{self._last_number:017d}"

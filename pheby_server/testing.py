@@ -6,17 +6,28 @@ import asyncio
 import heapq
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from pheby_protocol.errors import CloseCode
+from pheby_protocol.ids import ConversationId
 from pheby_protocol.messages.connection import AccessMode
 
 from .auth import Authenticator
 from .config import ServerConfig
 from .outbox import Close
-from .ports import HermesPort, Timer
+from .ports import (
+    Bound,
+    HandOver,
+    HermesConversation,
+    HermesFeatures,
+    HermesMessage,
+    HermesPort,
+    LiveMessage,
+    Timer,
+)
 from .server import Server
 from .simulated import Respond, SimulatedHermes, echo
 from .system import SystemClock
@@ -49,10 +60,10 @@ class FakeClock:
         end = self._monotonic + seconds
         while self._timers and self._timers[0][0] <= end:
             due, _, timer = heapq.heappop(self._timers)
-            self._now_ms += int((due - self._monotonic) * 1_000)
+            self._now_ms += round((due - self._monotonic) * 1_000)
             self._monotonic = due
             timer.fire()
-        self._now_ms += int((end - self._monotonic) * 1_000)
+        self._now_ms += round((end - self._monotonic) * 1_000)
         self._monotonic = end
 
     def jump(self, milliseconds: int) -> None:
@@ -84,6 +95,47 @@ class CountedIds:
 
     def conversation_number(self) -> str:
         return f"{next(self._count):017d}"
+
+
+class ManualHermes:
+    """A HermesPort that does nothing by itself: the test takes what was handed over and plays the gateway."""
+
+    def __init__(self) -> None:
+        self.features = HermesFeatures(version="manual", streaming=True)
+        self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
+        self.is_ready = asyncio.Event()
+        """Cleared: nothing is handed over."""
+        self.is_ready.set()
+        self.listed: list[HermesConversation] = []
+        self.rows: dict[ConversationId, list[HermesMessage]] = defaultdict(list)
+
+    async def ready(self, conversation_id: ConversationId) -> None:
+        await self.is_ready.wait()
+
+    async def hand_over(self, message: HandOver) -> None:
+        self.handed_over.put_nowait(message)
+
+    async def conversations(self) -> Sequence[HermesConversation]:
+        return list(self.listed)
+
+    async def conversation(self, conversation_id: ConversationId) -> HermesConversation | None:
+        return next((found for found in self.listed if found.conversation_id == conversation_id), None)
+
+    async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
+        return list(self.rows[conversation_id])
+
+    async def bind(
+        self, conversation_id: ConversationId, live: Sequence[LiveMessage], bound: Container[str]
+    ) -> Sequence[Bound]:
+        """Equal text of the same role is the same message, oldest first."""
+        free = [row for row in self.rows[conversation_id] if row.key not in bound]
+        pairs = []
+        for message in live:
+            found = next((row for row in free if (row.role, row.text) == (message.role, message.text)), None)
+            if found is not None:
+                free.remove(found)
+                pairs.append(Bound(message_id=message.message_id, key=found.key))
+        return pairs
 
 
 class MemoryTransport:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -16,7 +17,7 @@ import attrs
 from pheby_protocol import limits
 from pheby_protocol.codec import decode_object, encode_object
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, RunId, Time
+from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, RunId, Seq, Time
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
 from pheby_protocol.messages.message import (
     Message,
@@ -29,7 +30,7 @@ from pheby_protocol.messages.message import (
 from pheby_protocol.messages.run import Run
 from pheby_protocol.states import MessageState
 
-from .boundary import RequestError
+from .boundary import RequestError, sendable
 from .ports import Clock, HermesMessage, HermesPort, IdSource, LiveMessage
 from .sequencer import Change, Sequencer
 from .stores import Store
@@ -40,6 +41,8 @@ _GAP = 1_024
 """Between neighbours, so that a row that turns up later still finds a position."""
 _FRAME_SHARE = 0.8
 """Of the largest frame, for texts; the rest is for everything around them."""
+_QUEUED_SHARE = 4
+"""Of the room for texts in a page of history, queued ones take one part in so many."""
 _REREAD_SECONDS = 0.3
 """Hermes writes the last row of a run up to this long after the run's end."""
 
@@ -60,6 +63,8 @@ class Page:
     before: Position | None
     after: Position | None
     has_more: bool
+    history_id: HistoryId
+    as_of_seq: Seq
 
 
 class Transcript:
@@ -118,19 +123,30 @@ class Transcript:
         self._last_position[conversation_id] = position
         return Position(position)
 
-    def fit(self, text: str) -> tuple[str, bool]:
-        """The text, cut where it would not fit a frame, and whether it was cut."""
+    def fit(self, text: str, room: int | None = None) -> tuple[str, bool]:
+        """The text, cut where it would not fit a frame (or less: the room given), and whether it was cut."""
+        room = self._text_budget if room is None else room
         # One code point takes at most six bytes of JSON, so most texts need no second look.
-        if len(text) * 6 <= self._text_budget or len(_json_bytes(text)) <= self._text_budget:
+        if len(text) * 6 <= room or len(_json_bytes(text)) <= room:
             return text, False
         low, high = 0, len(text)
         while low < high:
             middle = (low + high + 1) // 2
-            if len(_json_bytes(text[:middle])) <= self._text_budget:
+            if len(_json_bytes(text[:middle])) <= room:
                 low = middle
             else:
                 high = middle - 1
         return text[:low], True
+
+    def parts(self, text: str) -> list[str]:
+        """The text in pieces that each fit a frame; at least one."""
+        part, cut = self.fit(text)
+        parts = [part]
+        while cut:
+            text = text[len(part) :]
+            part, cut = self.fit(text)
+            parts.append(part)
+        return parts
 
     def created(self, message: Message) -> Change:
         """Store and announce a new message."""
@@ -164,8 +180,8 @@ class Transcript:
         else:
             self.open.pop(message.message_id, None)
 
-    def _as_sent(self, message: Message) -> Message:
-        text, cut = self.fit(message.text)
+    def _as_sent(self, message: Message, room: int | None = None) -> Message:
+        text, cut = self.fit(message.text, room)
         return attrs.evolve(message, text=text, text_truncated=True) if cut else message
 
     async def page(
@@ -179,37 +195,41 @@ class Transcript:
         size = min(limit or limits.DEFAULT_HISTORY_LIMIT, limits.MAX_HISTORY_LIMIT)
         newest = before is None and after is None
         forward = after is not None
+        # What is read from here on is at least as new as this.
+        history_id, as_of_seq = self._conversations.get(conversation_id).history_id, self._sequencer.published_seq
         found = await self._store.read(partial(_read_page, conversation_id, size + 1, before, after))
         # Memory is ahead of the store while a text streams.
         messages = [self.open.get(message.message_id, message) for message in found]
-        kept, cut = self._fitting(messages[:size])
+        queued = self._queued(conversation_id) if newest else []
+        kept, cut = self._fitting(messages[:size], self._text_budget - sum(map(_size, queued)))
         more = cut or len(messages) > size
         if not forward:
             kept.reverse()
         first = kept[0].position if kept else None
         last = kept[-1].position if kept else None
-        if newest:
-            kept += self._queued(conversation_id)
+        kept += queued
         runs = await self._store.read(partial(_read_runs, [message.run_id for message in kept if message.run_id]))
-        return Page(tuple(kept), tuple(runs), first, last, more)
+        return Page(tuple(kept), tuple(runs), first, last, more, history_id, as_of_seq)
 
     def _queued(self, conversation_id: ConversationId) -> list[Message]:
-        return [
+        """The messages that wait, their texts cut so that a page has room for others too."""
+        found = [
             message
             for message in self.open.values()
             if message.conversation_id == conversation_id and message.position is None
         ]
+        return [self._as_sent(message, self._text_budget // (_QUEUED_SHARE * len(found))) for message in found]
 
-    def _fitting(self, messages: Sequence[Message]) -> tuple[list[Message], bool]:
-        """As many messages from the front as one frame holds, at least one; and whether any was left out."""
+    def _fitting(self, messages: Sequence[Message], room: int) -> tuple[list[Message], bool]:
+        """As many messages from the front as the room holds, at least one; and whether any was left out."""
         kept: list[Message] = []
-        room = self._text_budget
         for message in messages:
             sent = self._as_sent(message)
-            room -= len(encode_object(sent).encode())
-            if kept and room < 0:
+            size = _size(sent)
+            if size > room and kept:
                 return kept, True
-            kept.append(sent)
+            kept.append(sent if size <= room else self._as_sent(message, max(room, 0)))
+            room -= size
         return kept, False
 
     async def text(self, message_id: MessageId, cursor: ListCursor | None) -> tuple[str, ListCursor | None, Message]:
@@ -270,6 +290,7 @@ class Transcript:
     ) -> Change:
         """Rows that no message is bound to become messages, in their place among the others."""
         positions = {message.message_id: message.position for message in messages if message.position is not None}
+        taken = sorted(positions.values())
         change = Change()
         waiting: list[HermesMessage] = []
         last = 0
@@ -283,10 +304,12 @@ class Transcript:
             if here is None:
                 continue
             if waiting and here > last:
-                placed = self._place(conversation_id, waiting, last, here)
+                # Behind whatever stands there without being a row: texts that failed, notices.
+                low = max(last, *taken[: bisect_left(taken, here)][-1:])
+                placed = self._place(conversation_id, waiting, low, here)
                 change += placed
                 if placed != Change() and inserted_at is None:
-                    inserted_at = Position(last + 1)
+                    inserted_at = Position(low + 1)
                 waiting = []
             last = max(last, here)
         head = self._conversations.get(conversation_id).history_head
@@ -319,7 +342,7 @@ class Transcript:
             role=row.role,
             origin=Origin.CHAT,
             status=MessageState.COMPLETED,
-            text=row.text,
+            text=sendable(row.text),
             text_truncated=False,
             attachments=(),
             created_at=Time(row.created_at),
@@ -348,6 +371,10 @@ class _Known:
     messages: list[Message]
     bindings: dict[str, MessageId]
     bound: set[MessageId]
+
+
+def _size(message: Message) -> int:
+    return len(encode_object(message).encode())
 
 
 def _json_bytes(text: str) -> bytes:

@@ -17,6 +17,9 @@ from .websocket import serve_socket
 log = logging.getLogger(__name__)
 
 _SHUTDOWN_SECONDS: Final = 1.0
+_MAX_HEADER_BYTES: Final = 32_768
+"""Of one header line. A secret of any sensible length is compared and refused with 401; aiohttp's bound says 400."""
+_OK: Final = '{"status":"ok"}'
 
 
 class Listener:
@@ -42,7 +45,12 @@ class Listener:
         application.router.add_get(f"{self._prefix}/healthz", self._health)
         application.router.add_get(f"{self._prefix}/v1/ws", self._socket)
         runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=15
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            keepalive_timeout=15,
+            max_field_size=_MAX_HEADER_BYTES,
         )
         await runner.setup()
         try:
@@ -64,7 +72,7 @@ class Listener:
     async def _health(self, _: web.Request) -> web.Response:
         if self._server.phase is not Phase.SERVING:
             return unavailable()
-        return web.json_response({"status": "ok"})
+        return web.Response(text=_OK, content_type="application/json")
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         # Everything is decided before the upgrade: a client must see the status, not a dead socket.

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from aiohttp import web
 
-from pheby_protocol.errors import HttpCode
-
-_TEXTS: Final[dict[HttpCode, str]] = {
-    HttpCode.UNAUTHORIZED: "The secret is missing or wrong.",
-    HttpCode.UNAVAILABLE: "The server takes no connections now.",
-    HttpCode.UPGRADE_REQUIRED: "This address speaks WebSocket.",
-}
+from pheby_protocol.errors import HTTP_ERRORS, HttpCode
 
 
 def refusal(status: int, code: HttpCode, headers: Mapping[str, str] | None = None) -> web.Response:
     """An error response."""
-    return web.json_response({"code": code, "message": _TEXTS[code]}, status=status, headers=headers)
+    return web.json_response({"code": code, "message": HTTP_ERRORS[code].message}, status=status, headers=headers)
 
 
 def unavailable() -> web.Response:
