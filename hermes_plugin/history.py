@@ -104,46 +104,61 @@ def _group(rows: Iterable[Row]) -> list[_Group]:
     """The copies of each row together, in the order of the oldest."""
     groups: list[_Group] = []
     by_name: dict[str, _Group] = {}
+    by_call: dict[str, _Group] = {}
     by_content: dict[tuple[str, str], _Group] = {}
     summary_at: float | None = None
     for row in rows:
         if row.get("role") not in ("user", "assistant", "tool"):
             continue
-        names, content = _names(row), (str(row["role"]), _content(row).strip())
+        names, calls, content = _names(row), _call_names(row), (str(row["role"]), _content(row).strip())
         summary = bool(row.get("_compressed_summary")) or content[1].startswith(_SUMMARY)
         at = _time(row)
         if summary:
             summary_at = at
+        batch = not summary and summary_at is not None and 0 <= at - summary_at < SUMMARY_BATCH_SECONDS
         group = next((by_name[name] for name in names if name in by_name and _agree(by_name[name], row)), None)
-        if group is None and not summary and summary_at is not None and 0 <= at - summary_at < SUMMARY_BATCH_SECONDS:
+        if group is None and summary_at is not None:
+            group = next((by_call[n] for n in calls if n in by_call and _is_copy(by_call[n], row, batch)), None)
+        if group is None and batch:
             group = by_content.get(content)
         if group is None:
             group = _Group()
             groups.append(group)
             by_content[content] = group
         group.rows.append(row)
-        group.keys += [name for name in names if name not in group.keys]
+        group.keys += [name for name in (*names, *calls) if name not in group.keys]
         for name in names:
             by_name.setdefault(name, group)
+        by_call.update(dict.fromkeys(calls, group))
     return groups
 
 
 def _names(row: Row) -> list[str]:
-    """What tells a copy from another row, the most certain first. The first is the key of the row."""
-    uid, role = row.get("message_uid"), row["role"]
-    names = [f"u:{uid}"] if uid else []
-    names.append(f"t:{role}:{row.get('timestamp')!r}")
-    if role == "tool" and row.get("tool_call_id"):
-        names.append(f"r:{row['tool_call_id']}")
-    if role == "assistant":
-        names += [f"c:{call.call_id}" for call in _tool_calls(row) if call.call_id]
-    return names
+    """What names a row and its copies, the most certain first: that is the key."""
+    uid = row.get("message_uid")
+    time_name = f"t:{row['role']}:{row.get('timestamp')!r}"
+    return [f"u:{uid}", time_name] if uid else [time_name]
+
+
+def _call_names(row: Row) -> list[str]:
+    """The tool calls a row asks for or answers. Some models count them from 0 in each reply, so these prove little."""
+    if row["role"] == "tool":
+        return [f"r:{row['tool_call_id']}"] if row.get("tool_call_id") else []
+    calls = _tool_calls(row) if row["role"] == "assistant" else ()
+    return list(dict.fromkeys(f"c:{call.call_id}" for call in calls if call.call_id))
 
 
 def _agree(group: _Group, row: Row) -> bool:
     """Two rows of one moment are no copies if both say who they are and differ."""
     first = group.rows[0]
     return not any(first.get(mark) and row.get(mark) and first[mark] != row[mark] for mark in _IDENTITIES)
+
+
+def _is_copy(group: _Group, row: Row, batch: bool) -> bool:
+    """Whether a row with the call of another is its copy: written with a compaction, or equal to it after one."""
+    first = group.rows[0]
+    same = _content(first).strip() == _content(row).strip() and _tool_calls(first) == _tool_calls(row)
+    return _agree(group, row) and (batch or same)
 
 
 _IDENTITIES = ("message_uid", "tool_call_id")

@@ -371,9 +371,14 @@ def unstructure(message: Message | UnknownMessage) -> dict[str, Any]:
     return _unstructure_tagged(message, _FAST)
 
 
+def unstructure_object(value: object) -> Any:
+    """One protocol object (a conversation, a message, a run …) as JSON values, absent fields left out."""
+    return _FAST.unstructure(value)
+
+
 def encode_object(value: object) -> str:
-    """One protocol object (a conversation, a message, a run …) as compact JSON, for storage."""
-    return json.dumps(_FAST.unstructure(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """One protocol object as compact JSON, for storage."""
+    return json.dumps(unstructure_object(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def decode_object(text: str, cls: type[T]) -> T:

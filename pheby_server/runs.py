@@ -572,8 +572,8 @@ class RunDesk:
         answer = sendable(result.final_text or "") if result.outcome is Outcome.COMPLETED else ""
         streaming = self._messages.open.get(lane.streaming) if lane.streaming is not None else None
         if streaming is not None:
-            if answer.startswith(streaming.text):
-                streaming = attrs.evolve(streaming, text=answer)
+            if answer:
+                streaming = attrs.evolve(streaming, text=_declared(streaming.text, answer))
             return self._end_message(streaming, result.outcome, final=result.outcome is Outcome.COMPLETED)
         if answer and (lane.spoke is None or lane.spoke.interim):
             now = Time(self._clock.now_ms())
@@ -679,6 +679,12 @@ class RunDesk:
 
 
 _INTERNAL: Final = RunErrorCode.INTERNAL
+
+
+def _declared(shown: str, answer: str) -> str:
+    """What the final text says: Hermes's answer, unless what was shown has it and more (a footer, an earlier part)."""
+    bare_shown, bare_answer = "".join(shown.split()), "".join(answer.split())
+    return shown if bare_shown.startswith(bare_answer) or bare_shown.endswith(bare_answer) else answer
 
 
 @attrs.frozen

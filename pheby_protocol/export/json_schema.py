@@ -1,7 +1,7 @@
 """JSON Schema 2020-12 for every frame, in the dialect that generators digest.
 
 All types in `$defs`, references only to them; no `allOf`, `anyOf`, `if`, `patternProperties`, inline objects, and no
-`additionalProperties` but for maps; optional means not required, never nullable. Open enumerations are plain strings with
+`additionalProperties` but for maps; optional means not required, never nullable. Open enumerations are strings with
 their known values in `x-pheby-open-enum`.
 """
 
