@@ -1,0 +1,71 @@
+"""`pheby schema`: write the generated files, or tell which of them are out of date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `schema` to the command line; the parsed arguments carry `run`."""
+    parser = subparsers.add_parser(
+        "schema", help="write the protocol's schemas, Kotlin, vectors and reference, or check them"
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    export = actions.add_parser("export", help="write all generated files below a folder")
+    export.add_argument("folder", type=Path, metavar="DIR")
+    export.set_defaults(run=_export)
+    check = actions.add_parser("check", help="compare the files below a folder with what the classes say")
+    check.add_argument("folder", type=Path, metavar="DIR", nargs="?", default=Path())
+    check.set_defaults(run=_check)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from pheby_protocol.export.files import generated_files
+
+    files = generated_files()
+    for stale in _stale(args.folder, files):
+        (args.folder / stale).unlink()
+    for name, text in files.items():
+        path = args.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    print(f"{len(files)} files below {args.folder}")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from pheby_protocol.export.files import generated_files
+
+    files = generated_files()
+    wrong = [f"stale: {name}" for name in _stale(args.folder, files)]
+    for name, text in files.items():
+        path = args.folder / name
+        if not path.exists():
+            wrong.append(f"missing: {name}")
+        elif path.read_text(encoding="utf-8") != text:
+            wrong.append(f"out of date: {name}")
+    if not wrong:
+        return 0
+    print("\n".join(wrong), file=sys.stderr)
+    print(f"The generated files do not match the classes. Run: pheby schema export {args.folder}", file=sys.stderr)
+    return 1
+
+
+def _stale(folder: Path, files: dict[str, str]) -> list[str]:
+    """Files in folders of generated files that are not generated any more."""
+    from pheby_protocol.export.files import GENERATED_FOLDERS
+
+    found = [
+        path.relative_to(folder).as_posix()
+        for generated in GENERATED_FOLDERS
+        for path in (folder / generated).rglob("*")
+        if path.is_file()
+    ]
+    return sorted(name for name in found if name not in files)
