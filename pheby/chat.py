@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import Final
 
-from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
     Message,
@@ -29,7 +29,7 @@ from .client import (
     Happening,
     RequestFailedError,
 )
-from .lines import typed_lines
+from .terminal import PlainTerminal, Terminal, open_terminal
 
 HELP: Final = """\
 Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
@@ -41,25 +41,43 @@ Type a message and press Enter. These words are for the chat itself; any other t
 class Screen:
     """What is shown of one conversation, written as it comes."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, terminal: Terminal, conversation: Conversation) -> None:
+        self._terminal = terminal
         self.conversation = conversation
         self._writing: MessageId | None = None
-        self._shown: dict[MessageId, str] = {}
+        self._shown = ""
+        """So much of the message that is being written has been seen."""
+        self._growing = ""
+        """The unfinished line at its end."""
+        self._unanswered: set[RunId] = set()
+        self._answered = asyncio.Event()
+        self._answered.set()
+
+    def asked(self, run_id: RunId) -> None:
+        """A message was sent; its answer is to come."""
+        self._unanswered.add(run_id)
+        self._answered.clear()
+
+    async def answered(self) -> None:
+        """Returns when every message that was sent has its answer."""
+        await self._answered.wait()
 
     def open(self, conversation: Conversation) -> None:
         """Show another conversation from now on."""
         self.conversation = conversation
-        self._end_line()
         self.line(f"-- {_title(conversation)} --")
 
     def line(self, text: str) -> None:
         """One line of its own."""
-        self._end_line()
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        self._stop_writing()
+        self._terminal.line(text)
 
     def show(self, happening: Happening) -> None:
         """Show what happened, where it belongs to this conversation."""
+        if isinstance(happening, RunEnded):
+            self._unanswered.discard(happening.run.run_id)
+            if not self._unanswered:
+                self._answered.set()
         match happening:
             case Disconnected(final=False):
                 self.line("… connection lost, trying again")
@@ -79,8 +97,7 @@ class Screen:
                 self._become(message_id, text)
             case MessageCompleted(message=message):
                 self._become(message.message_id, message.text)
-                self._shown.pop(message.message_id, None)
-                self._end_line()
+                self._stop_writing()
             case RunProgress(text=text):
                 self.line(f"… {text}")
             case RunStarted():
@@ -102,27 +119,23 @@ class Screen:
         if not text:
             return
         if self._writing != message_id:
-            self._end_line()
-            sys.stdout.write("hermes: ")
-            self._writing = message_id
-        self._shown[message_id] = self._shown.get(message_id, "") + text
-        sys.stdout.write(text)
-        sys.stdout.flush()
+            self._stop_writing()
+            self._writing, self._growing = message_id, "hermes: "
+        self._shown += text
+        *whole, self._growing = (self._growing + text).split("\n")
+        for line in whole:
+            self._terminal.line(line)
+        self._terminal.unfinished(self._growing)
 
     def _become(self, message_id: MessageId, text: str) -> None:
-        shown = self._shown.get(message_id, "")
-        if text.startswith(shown):
-            self._append(message_id, text[len(shown) :])
-            return
-        self._end_line()
-        self._shown[message_id] = ""
-        self._append(message_id, text)
+        if self._writing == message_id and not text.startswith(self._shown):
+            self._stop_writing()
+        self._append(message_id, text[len(self._shown) :] if self._writing == message_id else text)
 
-    def _end_line(self) -> None:
+    def _stop_writing(self) -> None:
         if self._writing is not None:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            self._writing = None
+            self._terminal.line(self._growing)
+        self._writing, self._shown, self._growing = None, "", ""
 
 
 async def say(url: str, secret: str, text: str) -> int:
@@ -130,7 +143,7 @@ async def say(url: str, secret: str, text: str) -> int:
     try:
         async with Client(url, secret, name="pheby-say") as client:
             conversation = await client.create_conversation()
-            screen = Screen(conversation)
+            screen = Screen(PlainTerminal(), conversation)
             screen.line(f"you: {text}")
             receipt = await client.send(conversation.conversation_id, text)
             async for happening in client.happenings():
@@ -149,17 +162,18 @@ async def chat(url: str, secret: str) -> int:
         async with Client(url, secret, name="pheby-chat") as client:
             known = (await client.conversations(limit=1)).conversations
             conversation = known[0] if known else await client.create_conversation()
-            screen = Screen(conversation)
-            screen.open(conversation)
-            if known:
-                await _show_history(client, screen)
-            watcher = asyncio.create_task(_watch(client, screen))
-            try:
-                await _converse(client, screen)
-            finally:
-                watcher.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await watcher
+            with open_terminal() as terminal:
+                screen = Screen(terminal, conversation)
+                screen.open(conversation)
+                if known:
+                    await _show_history(client, screen)
+                watcher = asyncio.create_task(_watch(client, screen))
+                try:
+                    await _converse(client, screen, terminal)
+                finally:
+                    watcher.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await watcher
         return 0
     except (AuthenticationError, ConnectionLostError, RequestFailedError) as failure:
         print(f"pheby: {failure}", file=sys.stderr)
@@ -171,9 +185,9 @@ async def _watch(client: Client, screen: Screen) -> None:
         screen.show(happening)
 
 
-async def _converse(client: Client, screen: Screen) -> None:
+async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
     listed: list[ConversationId] = []
-    async for line in typed_lines("> "):
+    async for line in terminal.typed():
         word, _, rest = line.strip().partition(" ")
         try:
             match word:
@@ -196,12 +210,16 @@ async def _converse(client: Client, screen: Screen) -> None:
                     await _show_history(client, screen)
                 case _:
                     receipt = await client.send(screen.conversation.conversation_id, line)
+                    screen.asked(receipt.run_id)
                     if receipt.disposition != "started":
                         screen.line(f"… {receipt.disposition}")
         except RequestFailedError as failure:
             screen.line(f"! {failure}")
         except ConnectionLostError:
             screen.line("! not connected; try again in a moment")
+    if isinstance(terminal, PlainTerminal):
+        # Nobody left: what was piped in has an end, and its answers are wanted.
+        await screen.answered()
 
 
 async def _open(client: Client, screen: Screen, listed: list[ConversationId], number: str) -> None:

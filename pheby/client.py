@@ -29,7 +29,16 @@ from pheby_protocol.ids import (
 )
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
 from pheby_protocol.messages._base import Event, Request, Result
-from pheby_protocol.messages.connection import Batch, ClientInfo, Error, ErrorDetails, Hello, SyncCompleted, Welcome
+from pheby_protocol.messages.connection import (
+    Batch,
+    ClientInfo,
+    Error,
+    ErrorDetails,
+    Hello,
+    ServerDraining,
+    SyncCompleted,
+    Welcome,
+)
 from pheby_protocol.messages.conversation import (
     Conversation,
     ConversationCreate,
@@ -112,16 +121,19 @@ class Client:
         self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
         self._in_step = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._announced_delay = 0.0
+        """The server goes down and has said when it will be back."""
         self.welcome: Welcome | None = None
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(trust_env=True)
         self._task = asyncio.create_task(self._keep_up(), name="pheby-client")
-        ready = asyncio.create_task(self._in_step.wait())
-        await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
-        if not self._in_step.is_set():
-            ready.cancel()
-            await self._leave()
+        try:
+            await self.connected()
+        except BaseException:
+            with contextlib.suppress(asyncio.CancelledError, AuthenticationError, ConnectionLostError):
+                await self._leave()
+            raise
         return self
 
     async def __aexit__(
@@ -151,8 +163,17 @@ class Client:
                 return
 
     async def connected(self) -> None:
-        """Returns when in step with the server."""
-        await self._in_step.wait()
+        """Returns when in step with the server. Raises what keeps the client from coming back by itself."""
+        assert self._task is not None
+        ready = asyncio.create_task(self._in_step.wait())
+        try:
+            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._task.cancelled():
+            raise ConnectionLostError("the client was closed")
+        if self._task.done():
+            self._task.result()
 
     async def create_conversation(self, title: str | None = None) -> Conversation:
         """A new conversation."""
@@ -231,8 +252,9 @@ class Client:
     async def _keep_up(self) -> None:
         delay = 0.0
         while True:
-            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            was_in_step = False
+            jittered = delay * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+            await asyncio.sleep(max(jittered, self._announced_delay))
+            self._announced_delay = 0.0
             code: int | None = None
             try:
                 code = await self._connect_once()
@@ -240,6 +262,9 @@ class Client:
                 if failure.status == 401:
                     self._lost(401, final=True)
                     raise AuthenticationError("the server refused the secret") from None
+            except aiohttp.InvalidURL:
+                self._lost(None, final=True)
+                raise ConnectionLostError("that is not the address of a server") from None
             except (aiohttp.ClientError, OSError, TimeoutError, ProtocolError):
                 pass
             was_in_step = self._in_step.is_set()
@@ -282,12 +307,8 @@ class Client:
         match message:
             case Welcome():
                 self.welcome = message
-            case Error(id=None):
-                pass
-            case Error(id=request_id) if request_id in self._answers:
-                self._answers[request_id].set_exception(RequestFailedError(message))
-            case Result(id=request_id) if request_id in self._answers:
-                self._answers[request_id].set_result(message)
+            case Error() | Result():
+                self._take_answer(message)
             case SyncCompleted():
                 assert self.welcome is not None
                 self._in_step.set()
@@ -295,8 +316,21 @@ class Client:
             case Batch(events=events):
                 for event in events:
                     self._receive(event)
+            case ServerDraining(reconnect_after_ms=announced):
+                self._announced_delay = announced / 1_000
+                self._happenings.put_nowait(message)
             case Event() | UnknownMessage():
                 self._happenings.put_nowait(message)
+
+    def _take_answer(self, message: Error | Result) -> None:
+        answer = self._answers.get(message.id) if message.id is not None else None
+        if answer is None or answer.done():
+            # Whoever asked has given up.
+            return
+        if isinstance(message, Error):
+            answer.set_exception(RequestFailedError(message))
+        else:
+            answer.set_result(message)
 
 
 def _is_final(code: int | None) -> bool:

@@ -81,6 +81,8 @@ class Connection:
 
     def receive_text(self, text: str) -> Message | UnknownMessage:
         """Take one text frame. Raises ProtocolError with the reply to send and the close code where it ends there."""
+        if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+            raise ProtocolError("the connection is closing")
         if len(text) > self.max_receive_bytes or (
             len(text) * 4 > self.max_receive_bytes and len(text.encode("utf-8", "replace")) > self.max_receive_bytes
         ):

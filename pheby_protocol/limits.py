@@ -16,7 +16,7 @@ MAX_NAME_CHARS: Final = 200
 MAX_TEXT_CHARS: Final = 100_000
 """Code points of one message text that a client may send; at least this much text always fits a server frame."""
 MAX_FRAME_BYTES: Final = 1_048_576
-"""Client to server. At least 6 x MAX_TEXT_CHARS + 4096, so that any text fits however it is escaped."""
+"""Client to server. At least 6 x MAX_TEXT_CHARS + 4096, so that any text fits, escaped as JSON must escape it."""
 MAX_SERVER_FRAME_BYTES: Final = 1_048_576
 MAX_LIST_LIMIT: Final = 100
 DEFAULT_LIST_LIMIT: Final = 50

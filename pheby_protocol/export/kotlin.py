@@ -23,8 +23,9 @@ _PLAIN: Final = {"string": "String", "integer": "Long", "boolean": "Boolean", "o
 # These would hide what every Kotlin file imports by default.
 _RENAMED: Final = {"Error": "ErrorFrame", "Result": "ResultFrame"}
 _HARD_KEYWORDS: Final = frozenset(
-    "as break class continue do else false for fun if in interface is null object package return super this throw true"
-    " try typealias typeof val var when while".split()
+    {"as", "break", "class", "continue", "do", "else", "false", "for", "fun", "if", "in", "interface", "is", "null"}
+    | {"object", "package", "return", "super", "this", "throw", "true", "try", "typealias", "typeof", "val", "var"}
+    | {"when", "while"}
 )
 # Names that an entry of an open enumeration may not take: they are used within it.
 _TAKEN: Final = frozenset({"Unknown", "Companion", "String", "List"})
@@ -100,8 +101,18 @@ def _doc(text: str, indent: str = "") -> str:
     return f"{indent}/** {safe} */\n"
 
 
-def _block(head: str, lines: Iterable[str], indent: str = "    ") -> str:
-    return head + " {\n" + "".join(f"{indent}{line}\n" for line in lines) + "}\n"
+def _lines(lines: Iterable[str], indent: str = "    ") -> str:
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _block(head: str, lines: Iterable[str]) -> str:
+    return f"{head} {{\n{_lines(lines)}}}\n"
+
+
+def _wired(doc: str, name: str, values: Iterable[str], indent: str = "") -> str:
+    """An enumeration that is closed, its values by their names on the wire."""
+    members = _lines((f"{_constant(value)}({_text(value)})," for value in values), indent + "    ")
+    return f"{doc}{indent}public enum class {name}(override val wire: String) : Wired {{\n{members}{indent}}}\n"
 
 
 # -- types
@@ -180,11 +191,11 @@ def _open_enum(name: str, values: list[str], doc: str) -> str:
         f"public data object {member} : {name} {{ override val wire: String get() = {_text(value)} }}"
         for value, member in members.items()
     ]
-    cases = "".join(f"            {_text(value)} -> {member}\n" for value, member in members.items())
+    cases = [f"{_text(value)} -> {member}" for value, member in members.items()]
     return f"""
 {_doc(f"{doc} Open: a later version may send other values.")}@Serializable(with = {name}Serializer::class)
 public sealed interface {name} : OpenEnum {{
-{"".join(f"    {line}{chr(10)}" for line in lines)}
+{_lines(lines)}
     /** A value of a later version. */
     @JvmInline
     public value class Unknown internal constructor(override val wire: String) : {name}
@@ -194,7 +205,7 @@ public sealed interface {name} : OpenEnum {{
         public val known: List<{name}> get() = listOf({", ".join(members.values())})
 
         public fun of(wire: String): {name} = when (wire) {{
-{cases}            else -> Unknown(wire)
+{_lines(cases, " " * 12)}            else -> Unknown(wire)
         }}
     }}
 }}
@@ -204,11 +215,9 @@ internal object {name}Serializer : OpenEnumLeaf<{name}>({_text(name)}, {name}.Co
 
 
 def _closed_enum(name: str, values: list[str], doc: str) -> str:
-    members = ", ".join(f"{_constant(value)}({_text(value)})" for value in values)
+    head = f"{_doc(doc)}@Serializable(with = {name}Serializer::class)\n"
     return f"""
-{_doc(doc)}@Serializable(with = {name}Serializer::class)
-public enum class {name}(override val wire: String) : Wired {{ {members} }}
-
+{_wired(head, name, values)}
 internal object {name}Serializer : ClosedEnumLeaf<{name}>({_text(name)}, {name}.entries)
 """
 
@@ -217,11 +226,10 @@ def _leaves(model: Metamodel) -> str:
     """What the explanation of a failure looks up: every serializer of a single value."""
     names = [str(one["name"]) for one in [*model["scalars"], *model["enums"]]]
     entries = ["StrictString", "StrictLong", "StrictBoolean", *(f"{name}Serializer" for name in names)]
-    lines = "".join(f"        {entry},\n" for entry in entries)
     return f"""
 internal val leaves: Map<String, Leaf<*>> by lazy {{
     listOf(
-{lines}    ).associateBy {{ it.descriptor.serialName }}
+{_lines((f"{entry}," for entry in entries), " " * 8)}    ).associateBy {{ it.descriptor.serialName }}
 }}
 """
 
@@ -234,12 +242,16 @@ def _structs(structs: Iterable[StructModel], names: _Names) -> str:
         "@file:OptIn(ExperimentalSerializationApi::class)\n"
         "@file:UseSerializers(StrictString::class, StrictLong::class, StrictBoolean::class)\n"
     )
+    text = "".join(_struct(struct, names) for struct in structs)
+    used = [
+        name
+        for name in ("EncodeDefault", "SerialName", "Serializable", "json.JsonObject")
+        if re.search(rf"\b{name.rpartition('.')[2]}\b", text)
+    ]
     imports = _imports(
-        *("kotlinx.serialization." + name for name in ("EncodeDefault", "ExperimentalSerializationApi")),
-        *("kotlinx.serialization." + name for name in ("SerialName", "Serializable", "UseSerializers")),
-        "kotlinx.serialization.json.JsonObject",
+        *(f"kotlinx.serialization.{name}" for name in ("ExperimentalSerializationApi", "UseSerializers", *used))
     )
-    return head + imports + "".join(_struct(struct, names) for struct in structs)
+    return head + imports + text
 
 
 def _struct(struct: StructModel, names: _Names) -> str:
@@ -327,11 +339,7 @@ def _codes(model: Metamodel) -> str:
     parts = [head, _CODES]
     parts.append(_info("ErrorCode", "ErrorInfo", {str(row["code"]): _error_row(row) for row in model["errors"]}))
     actions = list(dict.fromkeys(str(row["client"]) for row in model["close_codes"]))
-    members = ", ".join(f"{_constant(action)}({_text(action)})" for action in actions)
-    parts.append(f"""
-/** What a client does after a close. */
-public enum class AfterClose(override val wire: String) : Wired {{ {members} }}
-""")
+    parts.append("\n" + _wired(_doc("What a client does after a close."), "AfterClose", actions))
     parts.append(_close_code(model))
     parts.append(_open_enum("HttpErrorCode", http_codes, "Stable code in the body of an HTTP error."))
     rows = {str(row["code"]): _http_row(row) for row in model["http_errors"]}
@@ -351,10 +359,13 @@ def _http_row(row: dict[str, object]) -> str:
 
 def _info(name: str, result: str, rows: dict[str, str]) -> str:
     cases = [f"{name}.{_pascal(code)} -> {row}" for code, row in rows.items()]
-    head = f"\n/** What the code's table says; null for a code of a later version. */\npublic val {name}.info: {result}?\n"
-    return head + _block("    get() = when (this)", [*cases, f"is {name}.Unknown -> null"], "        ").replace(
-        "\n}\n", "\n    }\n"
-    )
+    return f"""
+/** What the code's table says; null for a code of a later version. */
+public val {name}.info: {result}?
+    get() = when (this) {{
+{_lines(cases, "        ")}        is {name}.Unknown -> null
+    }}
+"""
 
 
 def _close_code(model: Metamodel) -> str:
@@ -402,7 +413,7 @@ def _limits(model: Metamodel) -> str:
         for name, value in model["limits"].items()
     ]
     doc = "Bounds and defaults of the protocol. What a server accepts is in the limits of its welcome."
-    parts = [_block(f"{_doc(doc)}public object ProtocolLimits", [*version, *limits])]
+    parts = [_imports(), _block(f"\n{_doc(doc)}public object ProtocolLimits", [*version, *limits])]
     for side, doc in (
         ("client", "What a client may offer in hello."),
         ("server", "What a server announces in welcome; a name that is absent is false."),
@@ -416,10 +427,6 @@ def _limits(model: Metamodel) -> str:
 
 def _table(table: Mapping[str, Any]) -> str:
     name = f"{_pascal(table['name'])}Table"
-
-    def members(values: Iterable[str]) -> str:
-        return ", ".join(f"{_constant(value)}({_text(value)})" for value in values)
-
     rows = []
     for state, cells in table["cells"].items():
         targets: dict[str, list[str]] = {}
@@ -432,10 +439,8 @@ def _table(table: Mapping[str, Any]) -> str:
     final = ", ".join(f"State.{_constant(state)}" for state in table["final"])
     return f"""
 public object {name} : StateTable<{name}.State, {name}.Event>() {{
-    public enum class State(override val wire: String) : Wired {{ {members(table["states"])} }}
-
-    public enum class Event(override val wire: String) : Wired {{ {members(table["events"])} }}
-
+{_wired("", "State", table["states"], "    ")}
+{_wired("", "Event", table["events"], "    ")}
     override val name: String get() = {_text(table["name"])}
     override val states: List<State> get() = State.entries
     override val events: List<Event> get() = Event.entries
@@ -452,7 +457,7 @@ public object {name} : StateTable<{name}.State, {name}.Event>() {{
 
 
 def _imports(*names: str) -> str:
-    return f"package {PACKAGE}\n\n" + "".join(f"import {name}\n" for name in sorted(names))
+    return f"package {PACKAGE}\n" + ("\n" if names else "") + "".join(f"import {name}\n" for name in sorted(names))
 
 
 _HEADER: Final = "// Generated from the protocol's metamodel; changes here are lost.\n"
@@ -475,7 +480,15 @@ _PHEBY_JSON: Final = (
     + r"""
 /** What was wrong with a frame. */
 public enum class Flaw {
-    NOT_JSON, NOT_AN_OBJECT, DUPLICATE_KEY, NUMBER_OUT_OF_RANGE, TOO_DEEP, LONE_SURROGATE, NUL_CHARACTER, NO_TYPE, BAD_FIELD
+    NOT_JSON,
+    NOT_AN_OBJECT,
+    DUPLICATE_KEY,
+    NUMBER_OUT_OF_RANGE,
+    TOO_DEEP,
+    LONE_SURROGATE,
+    NUL_CHARACTER,
+    NO_TYPE,
+    BAD_FIELD,
 }
 
 /**
@@ -488,7 +501,7 @@ public class ProtocolException internal constructor(
     public val expected: String? = null,
     public val requestId: RequestId? = null,
 ) : Exception(
-    flaw.name.lowercase() + (if (path == null) "" else " at $path") + (if (expected == null) "" else ": expected $expected"),
+    listOfNotNull(flaw.name.lowercase(), path?.let { "at $it" }, expected?.let { "expected $it" }).joinToString(" "),
 )
 
 /** Text to frame and back. Throws [ProtocolException] and nothing else, whatever the text. */
@@ -565,7 +578,7 @@ internal fun textOrNull(element: JsonElement?): String? =
     (element as? JsonPrimitive)?.takeIf { it.isString }?.content
 
 internal fun requestIdOrNull(element: JsonElement?): RequestId? =
-    textOrNull(element)?.takeIf { codePoints(it) in 1..ProtocolLimits.MAX_ID_CHARS }?.let(::RequestId)
+    (element as? JsonPrimitive)?.let(RequestIdSerializer::read)
 
 /**
  * What the JSON reader lets pass and only the text shows: control characters in strings, and too many levels. Returns
@@ -632,8 +645,8 @@ private fun checkText(text: String) {
 /** Unquoted words: the reader takes any for a literal. */
 private fun checkLiteral(word: String) {
     if (word == "true" || word == "false") return
-    val isNumber = word == "NaN" || word.endsWith("Infinity") || numberPattern.matches(word)
-    if (!isNumber) throw ProtocolException(Flaw.NOT_JSON)
+    if (word == "NaN" || word == "Infinity" || word == "-Infinity") throw ProtocolException(Flaw.NUMBER_OUT_OF_RANGE)
+    if (!numberPattern.matches(word)) throw ProtocolException(Flaw.NOT_JSON)
     val isInteger = word.all { it == '-' || it in '0'..'9' }
     val inRange = if (isInteger) integerOrNull(word) != null else word.toDouble().let { it - it == 0.0 }
     if (!inRange) throw ProtocolException(Flaw.NUMBER_OUT_OF_RANGE)
@@ -700,11 +713,11 @@ _SERIALIZERS: Final = (
 internal class BadValue(val expected: String) : SerializationException("expected $expected")
 
 /** A single value, read and written strictly: nothing is coerced. */
-internal abstract class Leaf<T : Any>(name: String, kind: PrimitiveKind, val expected: String) : KSerializer<T> {
+internal abstract class Leaf<T>(name: String, kind: PrimitiveKind, val expected: String) : KSerializer<T> {
     final override val descriptor: SerialDescriptor = PrimitiveSerialDescriptor("pheby.protocol.$name", kind)
 
     /** The value, or null where the JSON is not one. */
-    protected abstract fun read(value: JsonPrimitive): T?
+    abstract fun read(value: JsonPrimitive): T?
 
     /** Writes the value, or returns false where it breaks the rule. */
     protected abstract fun write(encoder: Encoder, value: T): Boolean
@@ -756,7 +769,7 @@ internal abstract class IntegerLeaf(name: String, private val minimum: Long, pri
 
 internal object StrictLong : IntegerLeaf("Long", -ProtocolLimits.MAX_INTEGER, ProtocolLimits.MAX_INTEGER)
 
-internal abstract class TextLeaf<T : Any>(
+internal abstract class TextLeaf<T>(
     name: String,
     private val minimum: Int,
     private val maximum: Int,
@@ -808,7 +821,7 @@ internal abstract class ClosedEnumLeaf<T>(name: String, private val entries: Lis
 internal abstract class TaggedSerializer<T : Frame>(name: String) : KSerializer<T> {
     final override val descriptor: SerialDescriptor = buildClassSerialDescriptor("pheby.protocol.$name")
 
-    /** The serializer of a type, null for one that this version does not know; BadValue for one that has no place here. */
+    /** The serializer of a type, null for one of a later version; BadValue for one that has no place here. */
     protected abstract fun known(tag: String): KSerializer<out T>?
 
     protected abstract fun unknown(raw: JsonObject): T
@@ -900,23 +913,21 @@ public sealed interface LoggedEvent : Event {
 public sealed interface TransientEvent : Event
 
 /** A client's frame of a type that this version does not know. */
-public class UnknownClientFrame internal constructor(public val raw: JsonObject) : ClientFrame {
+@ConsistentCopyVisibility
+public data class UnknownClientFrame internal constructor(public val raw: JsonObject) : ClientFrame {
     override val type: String get() = (raw["type"] as JsonPrimitive).content
     public val id: RequestId? get() = requestIdOrNull(raw["id"])
 
-    override fun equals(other: kotlin.Any?): Boolean = other is UnknownClientFrame && raw == other.raw
-    override fun hashCode(): Int = raw.hashCode()
     override fun toString(): String = "UnknownClientFrame(type=$type)"
 }
 
 /** A server's frame of a type that this version does not know. Skip it; its [seq], if any, still moves the cursor. */
-public class UnknownServerFrame internal constructor(public val raw: JsonObject) : Event {
+@ConsistentCopyVisibility
+public data class UnknownServerFrame internal constructor(public val raw: JsonObject) : Event {
     override val type: String get() = (raw["type"] as JsonPrimitive).content
     public val id: RequestId? get() = requestIdOrNull(raw["id"])
-    public val seq: Seq? get() = (raw["seq"] as? JsonPrimitive)?.let { SeqSerializer.readOrNull(it) }
+    public val seq: Seq? get() = (raw["seq"] as? JsonPrimitive)?.let { SeqSerializer.read(it) }
 
-    override fun equals(other: kotlin.Any?): Boolean = other is UnknownServerFrame && raw == other.raw
-    override fun hashCode(): Int = raw.hashCode()
     override fun toString(): String = "UnknownServerFrame(type=$type)"
 }
 
@@ -964,7 +975,7 @@ public data class HttpError(public val code: HttpErrorCode, public val message: 
 """
 
 _STATES: Final = (
-    f"package {PACKAGE}\n"
+    _imports()
     + """
 /** What an event does to a state. */
 public sealed interface Step<out S> {

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from ..ids import ApprovalId, ConversationId, DeviceId, Position, RunId, Time, ToolCallId
+from ..ids import ApprovalId, ConversationId, DeviceId, Position, RunId, Seq, Time, ToolCallId
 from ..open_enum import OpenEnum
 from ._base import LoggedEvent, Request, Result
 
@@ -87,6 +87,7 @@ class ApprovalRespondResult(Result):
 
     type: ClassVar[str] = "approval.respond.result"
     approval: Approval
+    as_of_seq: Seq
 
 
 @attrs.frozen(kw_only=True)

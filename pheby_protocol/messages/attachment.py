@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from ..ids import AttachmentId, ConversationId, Count, MessageId, Time
+from ..ids import AttachmentId, ConversationId, Count, MessageId, Seq, Time
 from ..states import AttachmentState
 from ._base import LoggedEvent, Request, Result
 
@@ -52,6 +52,7 @@ class AttachmentGetResult(Result):
 
     type: ClassVar[str] = "attachment.get.result"
     attachment: Attachment
+    as_of_seq: Seq
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from ..ids import ChoiceId, ClarificationId, ConversationId, Position, RunId, Time, ToolCallId
+from ..ids import ChoiceId, ClarificationId, ConversationId, Position, RunId, Seq, Time, ToolCallId
 from ._base import LoggedEvent, Request, Result
 from .approval import DecidedBy, PromptStatus
 
@@ -66,6 +66,7 @@ class ClarificationRespondResult(Result):
 
     type: ClassVar[str] = "clarification.respond.result"
     clarification: Clarification
+    as_of_seq: Seq
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from ..ids import ClientMessageId, ConversationId, Count, RunId, Time, ToolCallId
+from ..ids import ClientMessageId, ConversationId, Count, RunId, Seq, Time, ToolCallId
 from ..open_enum import OpenEnum
 from ..states import RunState
 from ._base import LoggedEvent, Request, Result, TransientEvent
@@ -88,6 +88,7 @@ class RunCancelResult(Result):
 
     type: ClassVar[str] = "run.cancel.result"
     run: Run
+    as_of_seq: Seq
 
 
 @attrs.frozen(kw_only=True)
