@@ -39,8 +39,13 @@ class Table(Generic[S, E]):
     name: str
     states: type[S]
     events: type[E]
-    initial: S
     cells: Mapping[tuple[S, E], S | Verdict]
+    born: tuple[S, ...]
+    """The states in which a thing may begin; the first one is the initial."""
+
+    @property
+    def initial(self) -> S:
+        return self.born[0]
 
     def next(self, state: S, event: E) -> S:
         """The state after the event; the same state when the event is ignored; RefusedTransition when it is refused."""
@@ -63,7 +68,11 @@ class Table(Generic[S, E]):
 
 
 def table(
-    name: str, states: type[S], events: type[E], initial: S, rows: Mapping[S, tuple[Mapping[E, S | Verdict], Verdict]]
+    name: str,
+    states: type[S],
+    events: type[E],
+    born: tuple[S, ...],
+    rows: Mapping[S, tuple[Mapping[E, S | Verdict], Verdict]],
 ) -> Table[S, E]:
     """Build a table from rows: state -> (cells by event, verdict for every other event)."""
     cells: dict[tuple[S, E], S | Verdict] = {}
@@ -71,4 +80,4 @@ def table(
         row, otherwise = rows[state]
         for event in events:
             cells[state, event] = row.get(event, otherwise)
-    return Table(name, states, events, initial, cells)
+    return Table(name, states, events, cells, born)

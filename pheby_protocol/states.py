@@ -38,7 +38,7 @@ CONNECTION: Final = table(
     "connection",
     ConnectionState,
     ConnectionEvent,
-    C.AWAITING_HELLO,
+    (C.AWAITING_HELLO,),
     {
         # A draining server takes nobody in: who is not in step yet is closed.
         C.AWAITING_HELLO: ({CE.HELLO: C.SYNCING, CE.CLOSE: C.CLOSING, CE.LOST: C.CLOSED, CE.DRAIN: C.CLOSING}, REFUSE),
@@ -81,7 +81,7 @@ RUN: Final = table(
     "run",
     RunState,
     RunEvent,
-    R.QUEUED,
+    (R.QUEUED,),
     {
         # A queued run that is cancelled ends at once: Hermes has never seen it.
         R.QUEUED: ({RE.START: R.RUNNING, RE.CANCELLED: R.CANCELLED, RE.FAIL: R.FAILED}, REFUSE),
@@ -127,7 +127,7 @@ MESSAGE: Final = table(
     "message",
     MessageState,
     MessageEvent,
-    M.STREAMING,
+    (M.STREAMING, M.QUEUED),
     {
         M.QUEUED: (dict(_MESSAGE_ENDS), REFUSE),
         M.STREAMING: ({ME.CHANGE: M.STREAMING, **_MESSAGE_ENDS}, REFUSE),
@@ -160,7 +160,7 @@ TOOL_CALL: Final = table(
     "tool_call",
     ToolCallState,
     ToolCallEvent,
-    T.RUNNING,
+    (T.RUNNING,),
     {
         T.RUNNING: ({TE.COMPLETE: T.COMPLETED, TE.FAIL: T.FAILED, TE.CANCEL: T.CANCELLED}, REFUSE),
         T.COMPLETED: ({}, IGNORE),
@@ -198,7 +198,7 @@ APPROVAL: Final = table(
     "approval",
     ApprovalState,
     ApprovalEvent,
-    A.PENDING,
+    (A.PENDING, A.QUEUED),
     {
         # Queued: not the oldest on a Hermes that answers oldest first. It may still be decided elsewhere.
         A.QUEUED: ({AE.PROMOTE: A.PENDING, **_APPROVAL_ENDS}, REFUSE),
@@ -238,7 +238,7 @@ CLARIFICATION: Final = table(
     "clarification",
     ClarificationState,
     ClarificationEvent,
-    L.PENDING,
+    (L.PENDING,),
     {
         L.PENDING: ({LE.ANSWER: L.RESOLVING, **_CLARIFICATION_ENDS}, REFUSE),
         L.RESOLVING: ({LE.ANSWER_FAILED: L.PENDING, **_CLARIFICATION_ENDS}, REFUSE),
@@ -266,7 +266,7 @@ ATTACHMENT: Final = table(
     "attachment",
     AttachmentState,
     AttachmentEvent,
-    AttachmentState.AVAILABLE,
+    (AttachmentState.AVAILABLE,),
     {
         AttachmentState.AVAILABLE: ({AttachmentEvent.EXPIRE: AttachmentState.EXPIRED}, REFUSE),
         AttachmentState.EXPIRED: ({}, IGNORE),
@@ -298,7 +298,7 @@ RECEIPT: Final = table(
     "receipt",
     ReceiptState,
     ReceiptEvent,
-    P.ADMITTED,
+    (P.ADMITTED,),
     {
         # FINISH from ADMITTED: cancelled while it waited, Hermes has never seen it.
         P.ADMITTED: ({PE.HAND_OVER: P.DISPATCHED, PE.FINISH: P.DONE, PE.LAPSE: P.EXPIRED}, REFUSE),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -18,6 +19,7 @@ from .metamodel import FieldModel, Metamodel, StructModel, TypeModel
 
 PACKAGE: Final = "pheby.protocol"
 
+_WIDTH: Final = 120
 _INT_MAX: Final = 2**31 - 1
 _PLAIN: Final = {"string": "String", "integer": "Long", "boolean": "Boolean", "object": "JsonObject", "event": "Event"}
 # These would hide what every Kotlin file imports by default.
@@ -98,7 +100,10 @@ def _text(value: str) -> str:
 def _doc(text: str, indent: str = "") -> str:
     """A KDoc comment. Comments nest in Kotlin, so both marks are broken up."""
     safe = text.replace("*/", "*&#47;").replace("/*", "/&#42;")
-    return f"{indent}/** {safe} */\n"
+    if len(indent) + len(safe) <= _WIDTH - len("/**  */"):
+        return f"{indent}/** {safe} */\n"
+    lines = textwrap.wrap(safe, _WIDTH, initial_indent=f"{indent} * ", subsequent_indent=f"{indent} * ")
+    return "\n".join([f"{indent}/**", *lines, f"{indent} */"]) + "\n"
 
 
 def _lines(lines: Iterable[str], indent: str = "    ") -> str:

@@ -15,7 +15,7 @@ def states() -> dict[str, Any]:
 
 def mermaid(table: Table[Any, Any]) -> str:
     """A state diagram of one table; late and refused events are left out."""
-    lines = ["stateDiagram-v2", f"    [*] --> {table.initial.value}"]
+    lines = ["stateDiagram-v2", *(f"    [*] --> {state.value}" for state in table.born)]
     for (state, event), cell in table.cells.items():
         if not isinstance(cell, Verdict):
             lines.append(f"    {state.value} --> {cell.value}: {event.value}")
@@ -27,6 +27,7 @@ def _table(table: Table[Any, Any]) -> dict[str, Any]:
     return {
         "name": table.name,
         "initial": table.initial.value,
+        "born": [state.value for state in table.born],
         "states": [state.value for state in table.states],
         "final": [state.value for state in table.states if state in table.final],
         "events": [event.value for event in table.events],

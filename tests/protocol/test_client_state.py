@@ -89,7 +89,7 @@ def welcome(epoch, *, resumed):
             "server_time": NOW,
             "capabilities": {},
             "access_mode": "full",
-            "limits": {name: 1 for name in limits.split()},
+            "limits": dict.fromkeys(limits.split(), 1),
             "heartbeat_ms": 1,
             "schema_digest": "d",
             "epoch": epoch,

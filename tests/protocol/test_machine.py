@@ -27,7 +27,7 @@ def lamp() -> Table[Lamp, Hand]:
         "lamp",
         Lamp,
         Hand,
-        Lamp.OFF,
+        (Lamp.OFF,),
         {
             Lamp.OFF: ({Hand.PRESS: Lamp.ON, Hand.DROP: Lamp.BROKEN}, REFUSE),
             Lamp.ON: ({Hand.PRESS: Lamp.OFF, Hand.TURN: Lamp.ON, Hand.DROP: Lamp.BROKEN}, IGNORE),
@@ -63,7 +63,7 @@ def test_a_final_state_is_one_that_no_event_leaves(lamp: Table[Lamp, Hand]) -> N
 
 def test_a_state_that_only_moves_to_itself_is_final() -> None:
     rows = {Lamp.OFF: ({Hand.PRESS: Lamp.ON}, REFUSE), Lamp.ON: ({Hand.TURN: Lamp.ON}, REFUSE)}
-    assert table("t", Lamp, Hand, Lamp.OFF, rows | {Lamp.BROKEN: ({}, IGNORE)}).final == {Lamp.ON, Lamp.BROKEN}
+    assert table("t", Lamp, Hand, (Lamp.OFF,), rows | {Lamp.BROKEN: ({}, IGNORE)}).final == {Lamp.ON, Lamp.BROKEN}
 
 
 def test_every_state_has_a_cell_for_every_event(lamp: Table[Lamp, Hand]) -> None:
@@ -75,4 +75,4 @@ def test_every_state_has_a_cell_for_every_event(lamp: Table[Lamp, Hand]) -> None
 
 def test_a_table_with_a_state_left_out_cannot_be_built() -> None:
     with pytest.raises(KeyError):
-        table("t", Lamp, Hand, Lamp.OFF, {Lamp.OFF: ({}, IGNORE)})
+        table("t", Lamp, Hand, (Lamp.OFF,), {Lamp.OFF: ({}, IGNORE)})
