@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: help setup hermes demo check test test-unit test-hermes clean
+.PHONY: help setup hermes demo check schemas test test-unit test-hermes tools kotlin node test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,9 @@ help:
 	@echo "make check                    lint, types, imports (seconds)"
 	@echo "make test-unit                what needs no Hermes"
 	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
+	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
+	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
+	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make setup                    the development environment and both Hermes lines"
 
 $(VENV)/.made: pyproject.toml
@@ -36,6 +39,10 @@ check: $(VENV)/.made
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-timings | tail -n 3
+	$(BIN)/pheby schema check .
+
+schemas: $(VENV)/.made
+	$(BIN)/pheby schema export .
 
 test: hermes
 	$(BIN)/python -m pytest $(foreach line,$(LINES),--line $(line))
@@ -45,6 +52,24 @@ test-unit: $(VENV)/.made
 
 test-hermes: hermes
 	$(BIN)/python -m pytest tests/e2e --line $(or $(LINE),$(HERMES))
+
+# The Debian package that brings each command.
+tools:
+	@for need in java:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm; do \
+	  command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+kotlin:
+	mvn -B -q -f conformance/kotlin/pom.xml test
+
+node:
+	cd conformance/tools && npm ci --silent --no-audit --no-fund && npm test
+
+test-extra: kotlin node
 
 clean:
 	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info

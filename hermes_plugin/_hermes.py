@@ -137,10 +137,20 @@ def read_secret(name: str) -> str | None:
         value: str | None = get_secret(name)
     except Exception:  # noqa: BLE001 - its class is not public
         # A gateway for several profiles refuses its own first one; the process's environment is that one's.
-        started_for = os.environ.get("HERMES_HOME")
-        same = started_for is not None and home().resolve() == Path(started_for).resolve()
+        started_for = _process_home()
+        same = started_for is not None and home().resolve() == started_for.resolve()
         return os.environ.get(name) if same else None
     return value
+
+
+def _process_home() -> Path | None:
+    """The home that this process was started for, whatever profile it works for now; None when it cannot be told."""
+    try:
+        from hermes_constants import get_process_hermes_home
+    except ImportError:
+        named = os.environ.get("HERMES_HOME")
+        return Path(named) if named else None
+    return Path(get_process_hermes_home())
 
 
 @cache

@@ -65,6 +65,7 @@ class PhebyAdapter(BasePlatformAdapter):
             self._set_fatal_error("pheby_config", str(self._settings), retryable=False)
             return False
         try:
+            await self._stop()
             await self._start(self._settings)
         except (OSError, StoreError) as failure:
             # The type alone: the text of either may hold a path.
@@ -100,14 +101,20 @@ class PhebyAdapter(BasePlatformAdapter):
 
     async def _stop(self) -> None:
         self._hooks.remove(self)
-        if self._relay is not None:
-            self._relay.shut_down()
-        if self._server is not None:
-            with contextlib.suppress(StoreError):
-                await self._server.stop()
-        if self._listener is not None:
-            await self._listener.stop()
+        relay, server, listener = self._relay, self._server, self._listener
         self._relay = self._server = self._listener = None
+        try:
+            if server is not None:
+                with contextlib.suppress(StoreError):
+                    if relay is not None:
+                        relay.shut_down()
+                        # Clients that are still there hear how their runs ended.
+                        await server.events.settled()
+                    await server.stop()
+        finally:
+            # Whatever became of the rest: the next adapter needs the port.
+            if listener is not None:
+                await listener.stop()
 
     def _features(self) -> HermesFeatures:
         return HermesFeatures(version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM))
@@ -121,7 +128,10 @@ class PhebyAdapter(BasePlatformAdapter):
         if relay is None or server is None:
             return SendResult(success=False, error="not connected")
         message_id = relay.send(chat_id, content, metadata)
-        await server.events.settled()
+        try:
+            await server.events.settled()
+        except StoreError:
+            return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=message_id)
 
     async def edit_message(
@@ -186,7 +196,8 @@ class PhebyAdapter(BasePlatformAdapter):
     # The core's wishes (port.Gateway)
 
     def is_open(self) -> bool:
-        return _hermes.gateway_open(self)
+        # Without a relay nobody would see what becomes of a message: starting, stopping.
+        return self._relay is not None and _hermes.gateway_open(self)
 
     def is_free(self, chat_id: str) -> bool:
         turns = self._relay.turns if self._relay is not None else None

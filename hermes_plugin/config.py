@@ -62,7 +62,7 @@ def _host(value: object) -> str:
 
 
 def _port(value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 5:
         value = int(value)
     if type(value) is not int or not 0 <= value <= 65_535:
         raise ConfigError("platforms.pheby.extra.port must be an integer from 0 to 65535")
@@ -77,6 +77,6 @@ def _prefix(value: object) -> str:
 
 
 def _text(key: str, value: object, *, empty: bool = False) -> str:
-    if not isinstance(value, str) or (not value and not empty):
+    if not isinstance(value, str) or "\0" in value or not (value.strip() or empty):
         raise ConfigError(f"platforms.pheby.extra.{key} must be a text")
     return value

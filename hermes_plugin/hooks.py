@@ -23,7 +23,10 @@ HOOKS: Final = (
 """No `on_stream_*`: registering one switches provider streaming on for every surface of the profile."""
 
 _PLAIN: Final = (str, int, float, bool, type(None))
-_KEPT: Final = {"post_api_request": frozenset({"usage", "response"})}
+_KEPT: Final = {
+    "api_request_error": frozenset({"error"}),
+    "post_api_request": frozenset({"usage", "response"}),
+}
 """Values that are not plain and are needed all the same."""
 
 

@@ -121,11 +121,10 @@ class HermesSide:
 
 
 def _described(chat_id: str, generations: Sequence[dict[str, Any]]) -> HermesConversation:
-    newest = generations[-1]
     started = [_milliseconds(session.get("started_at")) for session in generations]
     active = [_milliseconds(session.get("last_active")) for session in generations]
-    title = next((str(session["title"]) for session in reversed(generations) if session.get("title")), "")
-    by_owner = newest.get("title_source") == "user"
+    named: dict[str, Any] = next((session for session in reversed(generations) if session.get("title")), {})
+    title, by_owner = str(named.get("title", "")), named.get("title_source") == "user"
     return HermesConversation(
         conversation_id=conversation_of(chat_id),
         title=title,

@@ -16,7 +16,7 @@ from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
 from pheby_server.ports import GatewayEvents, Outcome, RunResult
 
 from .chats import conversation_of
-from .drafts import Append, DraftTail, Replace, clean_text
+from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
 from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
 
 LOST_SECONDS: Final = 5.0
@@ -49,13 +49,23 @@ class _Run:
     tool_follows: bool = False
     """The model asked for a tool after the current text: more of this run will come."""
     held: str | None = None
-    """A text that came whole. It may be the answer, or the complaint of a run that is about to fail."""
+    """The last text that came whole: the answer, the complaint of a run that is about to fail, an acknowledgement."""
     said: str = ""
     """The last text that was shown whole."""
     on_its_way: str = ""
     """What the model said with its last request for a tool. Where nothing streams, Hermes sends it without a mark."""
     provider_fails: bool = False
     """The provider's last word was an error; what Hermes says of it may quote the provider."""
+
+    @property
+    def shown(self) -> str:
+        """The newest text that was shown."""
+        return self.segment.tail.text if self.segment is not None else self.said
+
+    def has_said(self, answer: str | None) -> bool:
+        """Whether the newest text is the declared answer (Hermes may have put a footer behind it)."""
+        said = "".join(clean_text(answer or "").split())
+        return said != "" and "".join(self.shown.split()).startswith(said)
 
 
 class Relay:
@@ -78,6 +88,8 @@ class Relay:
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
+        self._over = False
+        """Shut down: nothing is told any more."""
 
     # The adapter's callbacks
 
@@ -103,29 +115,28 @@ class Relay:
         elif name == "post_api_request":
             run.provider_fails = False
             run.on_its_way = clean_text(_said_with_tools(facts))
-        if name == "pre_tool_call" or run.on_its_way:
-            run.tool_follows = True
+        if name == "pre_tool_call" or (name == "post_api_request" and run.on_its_way):
+            run.tool_follows, run.held = True, None
             self._end_segment_if_done(run)
-            self._release(run)
 
     def shut_down(self) -> None:
         """Hermes is going down: what is still open ends here."""
         self._act(self.turns.shutting_down())
         self._act(self.turns.abandon_all())
+        self._over = True
 
     def send(self, chat_id: str, content: str, metadata: Mapping[str, object] | None) -> str:
         """A text from Hermes; the id under which Hermes may edit it."""
         marks = metadata or {}
         run = self._runs.get(chat_id)
-        if run is None:
+        if run is None or marks.get("job_id"):
             return self._send_outside(chat_id, content, marks)
         if marks.get("expect_edits"):
             return self._stream(chat_id, run, content)
         if marks.get("notify") is True and not marks.get("_interim_send"):
-            self._hold(chat_id, run, clean_text(content))
+            self._hold(run, clean_text(content))
         elif run.on_its_way and clean_text(content) == run.on_its_way:
-            self._hold(chat_id, run, run.on_its_way)
-            self._release(run)
+            self._say(chat_id, run, run.on_its_way)
         # Anything else in a run is chatter about it: tool bubbles, heartbeats, acknowledgements.
         return self._new_id()
 
@@ -144,7 +155,9 @@ class Relay:
         """What Hermes calls a status: it is about the run, not part of it."""
         run = self._runs.get(chat_id)
         if run is not None:
-            self._events.run_progress(conversation_of(chat_id), PROVIDER_FAILS if run.provider_fails else text)
+            self._events.run_progress(
+                conversation_of(chat_id), PROVIDER_FAILS if run.provider_fails else whole_characters(text)
+            )
 
     # Texts
 
@@ -157,7 +170,7 @@ class Relay:
         return self._events.notice(conversation_of(chat_id), text, origin)
 
     def _stream(self, chat_id: str, run: _Run, content: str) -> str:
-        self._release(run)
+        run.held = None
         self._end_segment(run, interim=True)
         segment = _Segment(conversation_of(chat_id), DraftTail(self._cursor))
         run.segment, run.tool_follows = segment, False
@@ -190,22 +203,18 @@ class Relay:
         if segment.message_id is not None:
             self._events.message_ended(segment.message_id, interim=interim)
 
-    def _hold(self, chat_id: str, run: _Run, text: str) -> None:
-        shown = run.segment.tail.text if run.segment is not None else run.said
-        if not text or text == shown or text == run.held:
-            # The answer that was streamed already, or a repeated send.
-            return
-        self._release(run)
-        self._end_segment(run, interim=True)
-        run.segment = _Segment(conversation_of(chat_id), DraftTail(self._cursor), whole=True)
-        run.held, run.tool_follows = text, False
+    def _hold(self, run: _Run, text: str) -> None:
+        if text and text != run.shown:
+            # Else the answer that was streamed already, or a repeated send.
+            run.held = text
 
-    def _release(self, run: _Run) -> None:
-        """More of the run follows, so the text that was held is what the agent said on its way."""
-        text, run.held = run.held, None
-        if text is not None and run.segment is not None:
-            self._show(run.segment, text, final=True)
-            self._end_segment(run, interim=True)
+    def _say(self, chat_id: str, run: _Run, text: str) -> None:
+        """Show a whole text of the agent on its way."""
+        if text == run.shown:
+            return
+        self._end_segment(run, interim=True)
+        run.said = text
+        self._events.message_ended(self._events.message_started(conversation_of(chat_id), text), interim=True)
 
     # Turns
 
@@ -230,7 +239,7 @@ class Relay:
     def _end(self, event: TurnEnded) -> None:
         run = self._runs.pop(event.chat_id, None)
         if run is not None:
-            self._close(run, completed=event.outcome == "completed")
+            self._close(run, event)
         usage = event.usage
         self._events.run_ended(
             conversation_of(event.chat_id),
@@ -249,10 +258,12 @@ class Relay:
             ),
         )
 
-    def _close(self, run: _Run, *, completed: bool) -> None:
+    def _close(self, run: _Run, event: TurnEnded) -> None:
         """Show what was held of a run that went well; a failed one's is the provider's own complaint."""
-        if run.held is not None and run.segment is not None and completed:
-            self._show(run.segment, run.held, final=True)
+        streams = run.segment is not None and not run.segment.whole and not run.tool_follows
+        if run.held is not None and event.outcome == "completed" and not streams and not run.has_said(event.final_text):
+            self._end_segment(run, interim=True)
+            self._events.message_started(conversation_of(event.chat_id), run.held)
         if run.segment is not None:
             run.segment.over = True
         self._segments = {key: segment for key, segment in self._segments.items() if not segment.over}
@@ -264,7 +275,12 @@ class Relay:
         conversation_id = conversation_of(event.chat_id)
 
         def look_again() -> None:
-            if not self.turns.open_envelopes(event.chat_id):
+            if self._over:
+                return
+            if self.turns.open_envelopes(event.chat_id):
+                # Perhaps the replay of this one, perhaps something else.
+                self._later(LOST_SECONDS, look_again)
+            else:
                 self._events.run_lost(conversation_id, message_id)
 
         self._later(LOST_SECONDS, look_again)

@@ -126,7 +126,8 @@ class Client:
         self.welcome: Welcome | None = None
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession(trust_env=True)
+        # The time is that of the upgrade; a connection that stands is watched by its heartbeat.
+        self._http = aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(total=CONNECT_SECONDS))
         self._task = asyncio.create_task(self._keep_up(), name="pheby-client")
         try:
             await self.connected()

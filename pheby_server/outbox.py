@@ -59,6 +59,7 @@ class Outbox:
             return
         if discard:
             self._frames.clear()
+            self.live_frames = self.live_bytes = 0
         self._close = Close(code, reason)
         self._wake.set()
 

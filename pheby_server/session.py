@@ -172,5 +172,7 @@ class Session:
         except SendError:
             return
         except Exception as failure:  # noqa: BLE001 - an answer that cannot be sent is still one answer
-            frame = encode(to_error(failure, request_id))
+            answer = to_error(failure, request_id)
+            frame = encode(answer)
+            self._connection.sent(answer)
         self._outbox.put(frame)

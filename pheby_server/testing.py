@@ -151,7 +151,7 @@ class MemoryTransport:
 
     def send(self, frame: dict[str, Any]) -> None:
         """Send one frame."""
-        self.session.receive_text(json.dumps(frame))
+        self.session.receive_text(json.dumps(frame, ensure_ascii=False))
 
     def send_text(self, text: str) -> None:
         """Send anything."""
@@ -204,7 +204,7 @@ class MemoryTransport:
 async def running_server(
     storage: str, port: HermesPort, *, clock: Any = None, ids: Any = None, **settings: Any
 ) -> AsyncIterator[Server]:
-    """A started server on a port of your own."""
+    """A started server on a port of your own. Who is still connected at the end is cut off, so nothing is awaited."""
     server = Server(
         ServerConfig(storage=storage, **settings),
         port,
@@ -216,6 +216,9 @@ async def running_server(
     try:
         yield server
     finally:
+        for session in list(server._sessions):
+            session.lost()
+            server.closed(session)
         await server.stop()
 
 

@@ -305,7 +305,7 @@ class Transcript:
                 continue
             if waiting and here > last:
                 # Behind whatever stands there without being a row: texts that failed, notices.
-                low = max(last, *taken[: bisect_left(taken, here)][-1:])
+                low = max([last, *taken[: bisect_left(taken, here)][-1:]])
                 placed = self._place(conversation_id, waiting, low, here)
                 change += placed
                 if placed != Change() and inserted_at is None:

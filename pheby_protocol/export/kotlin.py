@@ -586,11 +586,12 @@ internal fun requestIdOrNull(element: JsonElement?): RequestId? =
     (element as? JsonPrimitive)?.let(RequestIdSerializer::read)
 
 /**
- * What the JSON reader lets pass and only the text shows: control characters in strings, and too many levels. Returns
- * the number of members of all objects, by the colons outside of strings.
+ * What the JSON reader lets pass and only the text shows: control characters in strings, too many levels, and more than
+ * one end of an array, as in `[1]2]`. Returns the number of members of all objects, by the colons outside of strings.
  */
 private fun scan(text: String): Int {
     var depth = 0
+    var arrays = 0
     var members = 0
     var quoted = false
     var escaped = false
@@ -602,11 +603,15 @@ private fun scan(text: String): Int {
             when (char) {
                 '"' -> quoted = true
                 ':' -> members++
-                '{', '[' -> if (++depth > ProtocolLimits.MAX_DEPTH) throw ProtocolException(Flaw.TOO_DEEP)
-                '}', ']' -> depth--
+                '[' -> { depth++; arrays++ }
+                ']' -> { depth--; arrays-- }
+                '{' -> depth++
+                '}' -> depth--
             }
+            if (depth > ProtocolLimits.MAX_DEPTH) throw ProtocolException(Flaw.TOO_DEEP)
         }
     }
+    if (depth != 0 || arrays != 0) throw ProtocolException(Flaw.NOT_JSON)
     return members
 }
 

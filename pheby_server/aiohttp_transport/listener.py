@@ -7,19 +7,32 @@ import logging
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from pheby_protocol.errors import HttpCode
+from pheby_protocol.messages.connection import AccessMode
 from pheby_server.server import Phase, Server
 
 from .responses import refusal, unavailable
 from .websocket import serve_socket
 
 log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
 
 _SHUTDOWN_SECONDS: Final = 1.0
 _MAX_HEADER_BYTES: Final = 32_768
 """Of one header line. A secret of any sensible length is compared and refused with 401; aiohttp's bound says 400."""
 _OK: Final = '{"status":"ok"}'
+
+
+def _without_content(record: logging.LogRecord) -> bool:
+    # What aiohttp says of a malformed request holds the malformed line, which may be the one with the secret.
+    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+        record.exc_info = None
+    return True
+
+
+_http_log.addFilter(_without_content)
 
 
 class Listener:
@@ -44,9 +57,11 @@ class Listener:
         application = web.Application(client_max_size=1)
         application.router.add_get(f"{self._prefix}/healthz", self._health)
         application.router.add_get(f"{self._prefix}/v1/ws", self._socket)
+        application.router.add_route("*", "/{path:.*}", self._nothing)
         runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_http_log,
             handle_signals=False,
             shutdown_timeout=_SHUTDOWN_SECONDS,
             keepalive_timeout=15,
@@ -74,14 +89,28 @@ class Listener:
             return unavailable()
         return web.Response(text=_OK, content_type="application/json")
 
-    async def _socket(self, request: web.Request) -> web.StreamResponse:
-        # Everything is decided before the upgrade: a client must see the status, not a dead socket.
+    async def _nothing(self, request: web.Request) -> web.Response:
+        if self._access(request) is None:
+            return _unauthorized()
+        return refusal(404, HttpCode.NOT_FOUND)
+
+    def _access(self, request: web.Request) -> AccessMode | None:
         mode = self._server.authenticator.access(request.headers.getall("Authorization", ()))
         if mode is None:
             log.warning("authentication.failed")
-            return refusal(401, HttpCode.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
+        return mode
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        # Everything is decided before the upgrade: a client must see the status, not a dead socket.
+        mode = self._access(request)
+        if mode is None:
+            return _unauthorized()
         if self._server.phase is not Phase.SERVING:
             return unavailable()
         if not web.WebSocketResponse().can_prepare(request):
             return refusal(426, HttpCode.UPGRADE_REQUIRED, {"Upgrade": "websocket"})
         return await serve_socket(self._server, mode, request)
+
+
+def _unauthorized() -> web.Response:
+    return refusal(401, HttpCode.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})

@@ -1,0 +1,197 @@
+"""As much of Hermes as the plugin touches, in either of its two shapes; in place only while a test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+MODULES = (
+    "agent",
+    "agent.secret_scope",
+    "gateway",
+    "gateway.config",
+    "gateway.platform_registry",
+    "gateway.platforms",
+    "gateway.platforms.base",
+    "gateway.session_context",
+    "hermes_cli",
+    "hermes_cli.config",
+    "hermes_cli.plugins",
+    "hermes_constants",
+    "hermes_state",
+)
+
+
+class MessageType(enum.Enum):
+    TEXT = "text"
+
+
+class ProcessingOutcome(enum.Enum):
+    SUCCESS = "success"
+    CANCELLED = "cancelled"
+
+
+@dataclass
+class SendResult:
+    success: bool
+    message_id: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class OldMessageEvent:
+    """As the older line has it."""
+
+    text: str
+    message_type: MessageType = MessageType.TEXT
+    source: Any = None
+    message_id: str | None = None
+    internal: bool = False
+
+    def is_command(self) -> bool:
+        return self.text.startswith("/")
+
+    def get_command(self) -> str | None:
+        return self.text[1:].split()[0] if self.is_command() else None
+
+    def get_command_args(self) -> str:
+        return self.text.partition(" ")[2] if self.is_command() else self.text
+
+
+@dataclass
+class NewMessageEvent(OldMessageEvent):
+    """As the newer line has it."""
+
+    allow_gateway_control: bool = True
+
+
+class BasePlatformAdapter:
+    """What an adapter inherits. What Hermes would do with it is written down."""
+
+    def __init__(self, config: Any, platform: Any) -> None:
+        self.config, self.platform = config, platform
+        self.gateway_runner: Any = None
+        self._message_handler: Any = None
+        self._active_sessions: dict[str, Any] = {}
+        self.connected = False
+        self.fatal: tuple[str, str, bool] | None = None
+        self.handled: asyncio.Queue[Any] = asyncio.Queue()
+        self.interrupts: list[tuple[str, str]] = []
+
+    def build_source(self, chat_id: str, **described: Any) -> Any:
+        return SimpleNamespace(chat_id=chat_id, **described)
+
+    def _mark_connected(self) -> None:
+        self.connected, self.fatal = True, None
+
+    def _mark_disconnected(self) -> None:
+        self.connected = False
+
+    def _set_fatal_error(self, code: str, message: str, *, retryable: bool) -> None:
+        self.connected, self.fatal = False, (code, message, retryable)
+
+    async def handle_message(self, event: Any) -> None:
+        self.handled.put_nowait(event)
+
+    async def interrupt_session_activity(self, session_key: str, chat_id: str, metadata: Any = None) -> None:
+        self.interrupts.append((session_key, chat_id))
+
+    async def cancel_background_tasks(self) -> None:
+        pass
+
+
+@dataclass
+class PlatformEntry:
+    name: str
+    label: str
+    adapter_factory: Any
+    check_fn: Any
+    required_env: list[str] = field(default_factory=list)
+    install_hint: str = ""
+    is_connected: Any = None
+    allowed_users_env: str = ""
+    max_message_length: int = 0
+    platform_hint: str = ""
+
+
+class UnscopedSecretError(RuntimeError):
+    pass
+
+
+@dataclass
+class FakeHermes:
+    """The stand-in, as a test may change it."""
+
+    modules: dict[str, ModuleType]
+    home: Path
+    process_home: Path
+    secrets: dict[str, str] = field(default_factory=dict)
+    unscoped: bool = False
+    """A gateway for several profiles, asked outside of any profile."""
+
+    def without(self, monkeypatch: pytest.MonkeyPatch, module: str, name: str | None = None) -> None:
+        """A Hermes that does not have this module, or this name in it."""
+        if name is None:
+            # None makes the import fail, also where a real Hermes is installed.
+            monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+        else:
+            monkeypatch.delattr(self.modules[module], name)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") -> FakeHermes:
+    """Put the stand-in where Hermes would be."""
+    modules = {name: ModuleType(name) for name in MODULES}
+    hermes = FakeHermes(modules, home, home)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, leaf = name.rpartition(".")
+        if parent:
+            setattr(modules[parent], leaf, module)
+
+    def fill(module: str, **names: Any) -> None:
+        for name, value in names.items():
+            setattr(modules[module], name, value)
+
+    def get_secret(name: str) -> str | None:
+        if hermes.unscoped:
+            raise UnscopedSecretError(name)
+        return hermes.secrets.get(name)
+
+    fill(
+        "gateway.platforms.base",
+        BasePlatformAdapter=BasePlatformAdapter,
+        MessageEvent=NewMessageEvent if shape == "new" else OldMessageEvent,
+        MessageType=MessageType,
+        SendResult=SendResult,
+    )
+    fill("gateway.config", Platform=lambda name: SimpleNamespace(value=name))
+    fill("gateway.platform_registry", PlatformEntry=PlatformEntry)
+    fill("gateway.session_context", get_session_env=lambda name: None)
+    fill("hermes_cli.plugins", VALID_HOOKS={"pre_llm_call", "on_session_end", "on_stream_delta"})
+    fill("hermes_cli.config", load_config=dict)
+    fill("hermes_state", SessionDB=None)  # a new home has no database to open
+    fill("agent.secret_scope", get_secret=get_secret)
+    fill(
+        "hermes_constants",
+        get_hermes_home=lambda: str(hermes.home),
+        get_process_hermes_home=lambda: hermes.process_home,
+    )
+    return hermes
+
+
+def command_words(event: Any) -> tuple[bool, str | None]:
+    """What Hermes would take this event for: whether a command is allowed in it, and which it is."""
+    allowed = getattr(event, "allow_gateway_control", True)
+    return bool(allowed and event.is_command()), event.get_command() if allowed else None
+
+
+def field_names(cls: type) -> set[str]:
+    return {each.name for each in dataclasses.fields(cls)}

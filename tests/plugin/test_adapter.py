@@ -1,0 +1,486 @@
+"""The adapter between a stand-in for Hermes and a real core: life and death, and one message's whole way."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+from pheby_hermes import _hermes
+from pheby_hermes.hooks import HookRelay
+
+from pheby_server.stores import Store
+from pheby_server.testing import MemoryTransport
+from tests.plugin import fake_hermes
+from tests.plugin.fake_hermes import FakeHermes, ProcessingOutcome
+
+SECRET = "0123456789abcdef" * 2
+WEAK = "not-so-long-secret"
+
+
+@pytest.fixture(params=["old", "new"])
+def hermes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHermes:
+    hermes = fake_hermes.install(monkeypatch, tmp_path, shape=request.param)
+    hermes.secrets["PHEBY_SECRET"] = SECRET
+    return hermes
+
+
+@pytest.fixture
+def module(hermes: FakeHermes) -> Iterator[ModuleType]:
+    """The adapter's module, made on the stand-in."""
+    _hermes._typed_event_class.cache_clear()
+    sys.modules.pop("pheby_hermes.adapter", None)
+    yield importlib.import_module("pheby_hermes.adapter")
+    sys.modules.pop("pheby_hermes.adapter", None)
+    _hermes._typed_event_class.cache_clear()
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+async def make(module: ModuleType) -> AsyncIterator[Make]:
+    """Makes adapters, as Hermes does; what is left open at the end is closed."""
+    made = []
+    hooks = HookRelay()
+
+    def make(**extra: Any) -> Any:
+        config = SimpleNamespace(extra={"port": 0, **extra}, gateway_restart_notification=True)
+        adapter = module.PhebyAdapter(config, hooks)
+        adapter.gateway_runner = SimpleNamespace(_running=True, _startup_restore_in_progress=False)
+        adapter._message_handler = object()
+        made.append(adapter)
+        return adapter
+
+    yield make
+    for adapter in made:
+        await adapter.disconnect()
+
+
+@pytest.fixture
+def port() -> int:
+    """A free one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def health(port: int) -> int:
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        return answer.status
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("extra", "secret"),
+    [
+        ({}, ""),
+        ({}, WEAK),
+        ({"host": "example.org"}, SECRET),
+        ({"storage": "bad\0folder"}, SECRET),
+        ({"port": "9" * 5_000}, SECRET),
+    ],
+)
+async def test_bad_settings_are_fatal_and_nothing_listens(
+    make: Make, hermes: FakeHermes, port: int, caplog: pytest.LogCaptureFixture, extra: dict[str, Any], secret: str
+) -> None:
+    """K2: closed, told, not tried again."""
+    caplog.set_level(logging.DEBUG)
+    hermes.secrets["PHEBY_SECRET"] = secret
+    adapter = make(**({"port": port} | extra))
+    assert await adapter.connect() is False
+    code, text, retryable = adapter.fatal
+    assert (code, retryable, adapter.connected) == ("pheby_config", False, False)
+    assert "PHEBY_SECRET" in text or "platforms.pheby.extra" in text
+    assert not is_listening(port)
+    assert not secret or secret not in text + caplog.text
+    assert list(hermes.home.iterdir()) == []
+    await adapter.disconnect()
+
+
+async def test_settings_are_read_when_the_adapter_is_made(make: Make, hermes: FakeHermes, tmp_path: Path) -> None:
+    """In a gateway for several profiles only then are these the right ones."""
+    adapter = make()
+    hermes.secrets.clear()
+    hermes.home = tmp_path / "profiles" / "work"
+    assert await adapter.connect() is True
+    assert (tmp_path / "pheby").is_dir()
+    assert not (tmp_path / "profiles").exists()
+
+
+def test_settings_that_are_missing_are_defaults(module: ModuleType) -> None:
+    config = SimpleNamespace(extra=None)
+    adapter = module.PhebyAdapter(config, HookRelay())
+    assert (adapter._settings.host, adapter._settings.port) == ("127.0.0.1", 8786)
+    assert config.gateway_restart_notification is False
+
+
+def test_nothing_of_an_adapter_shows_its_secret(make: Make) -> None:
+    """J12."""
+    adapter = make()
+    assert SECRET not in repr(adapter) + repr(vars(adapter))
+
+
+# Life and death
+
+
+async def test_it_connects_and_lets_go_of_the_port_again_and_again(make: Make, port: int) -> None:
+    """L7: Hermes makes a new adapter to reconnect; both ways must do."""
+    for adapter in (make(port=port), make(port=port)):
+        for _ in range(2):
+            assert await adapter.connect(is_reconnect=True) is True
+            assert adapter.connected
+            assert await health(port) == 200
+            await adapter.disconnect()
+            assert not adapter.connected
+            assert not is_listening(port)
+
+
+async def test_connecting_twice_leaves_nothing_open(make: Make, port: int) -> None:
+    adapter = make(port=port)
+    assert await adapter.connect() is True
+    assert await adapter.connect() is True
+    assert await health(port) == 200
+    await adapter.disconnect()
+    assert not is_listening(port)
+
+
+async def test_a_port_in_use_is_tried_again(make: Make, port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """L7."""
+    adapter = make(port=port)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        assert await adapter.connect() is False
+    assert adapter.fatal == ("pheby_listen", "cannot listen: OSError", True)
+    assert await adapter.connect() is True
+    assert await health(port) == 200
+    assert SECRET not in caplog.text
+
+
+async def test_a_store_in_use_is_tried_again(make: Make, tmp_path: Path) -> None:
+    adapter = make()
+    other = Store(str(tmp_path / "pheby"), lambda: 0)
+    await other.open()
+    assert await adapter.connect() is False
+    code, text, retryable = adapter.fatal
+    assert (code, retryable) == ("pheby_listen", True)
+    assert str(tmp_path) not in text
+    await other.close()
+    assert await adapter.connect() is True
+
+
+async def test_an_adapter_that_never_connected_disconnects(make: Make) -> None:
+    adapter = make()
+    await adapter.disconnect()
+    await adapter.disconnect()
+    assert not adapter.connected
+
+
+async def test_whatever_hangs_at_the_end_the_port_is_free(
+    make: Make, module: ModuleType, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hermes cuts a disconnect off after five seconds, and may want the port for the next adapter."""
+    monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
+    adapter = make(port=port)
+    await adapter.connect()
+    server = adapter._server
+    with monkeypatch.context() as stuck:
+        stuck.setattr(server, "stop", asyncio.Event().wait)
+        await adapter.disconnect()
+    assert not is_listening(port)
+    await server.stop()
+
+
+async def test_a_connect_that_is_cut_off_leaves_nothing_open(
+    make: Make, module: ModuleType, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hermes gives a connect its time and then disconnects."""
+    reached = asyncio.Event()
+
+    class Stuck(module.Listener):  # type: ignore[name-defined,misc]
+        async def start(self) -> None:
+            await super().start()
+            reached.set()
+            await asyncio.Event().wait()
+
+    adapter, next_one = make(port=port), make(port=port)
+    monkeypatch.setattr(module, "Listener", Stuck)
+    connecting = asyncio.create_task(adapter.connect())
+    await reached.wait()
+    connecting.cancel()
+    await asyncio.wait([connecting])
+    await adapter.disconnect()
+    assert not is_listening(port)
+    monkeypatch.setattr(module, "Listener", Stuck.__base__)
+    assert await next_one.connect() is True
+
+
+# One message's way
+
+
+class Conversation:
+    """A client in step, one conversation, and the gateway's side of it."""
+
+    def __init__(self, adapter: Any, client: MemoryTransport, conversation_id: str) -> None:
+        self.adapter, self.client, self.conversation_id = adapter, client, conversation_id
+        self.chat_id = conversation_id.removeprefix("conv_")
+        self.turn_id = "s:s:1"
+
+    async def say(self, text: str) -> Any:
+        """The owner says something; the event that Hermes is handed."""
+        answer = await self.client.request(
+            "message.send", conversation_id=self.conversation_id, client_message_id="mine", text=text
+        )
+        assert answer["type"] == "message.send.result", answer
+        async with asyncio.timeout(5):
+            return await self.adapter.handled.get()
+
+    def hook(self, name: str, **facts: Any) -> None:
+        """A hook from a thread of Hermes's."""
+        thread = threading.Thread(
+            target=self.adapter.take_hook, args=(name, {"turn_id": self.turn_id, **facts}, self.chat_id)
+        )
+        thread.start()
+        thread.join()
+
+    async def hooks_taken(self) -> None:
+        """Returns when the loop has taken what the threads left."""
+        done = asyncio.Event()
+        asyncio.get_running_loop().call_soon(done.set)
+        await done.wait()
+
+    async def begin(self, event: Any) -> None:
+        await self.adapter.on_processing_start(event)
+        self.hook("pre_llm_call", session_id="s", platform="pheby", user_message=event.text)
+        await self.hooks_taken()
+
+    async def complete(self, event: Any, final: str) -> None:
+        self.hook("post_llm_call", assistant_response=final)
+        self.hook("on_session_end", completed=True, interrupted=False)
+        await self.hooks_taken()
+        await self.adapter.on_processing_complete(event, ProcessingOutcome.SUCCESS)
+
+
+@pytest.fixture
+async def talk(make: Make) -> AsyncIterator[Conversation]:
+    adapter = make()
+    await adapter.connect()
+    client = MemoryTransport(adapter._server)
+    await client.hello()
+    created = await client.request("conversation.create", client_conversation_id="c1")
+    yield Conversation(adapter, client, created["conversation"]["conversation_id"])
+    client.cut()
+
+
+async def test_a_message_goes_all_the_way(talk: Conversation) -> None:
+    event = await talk.say("hello")
+    assert event.source.chat_id == talk.chat_id
+    assert event.source.chat_type == "dm"
+    assert event.source.user_id == "owner"
+    await talk.begin(event)
+    sent = await talk.adapter.send(talk.chat_id, "Hi ▉", "m1", {"expect_edits": True})
+    assert sent.success
+    edited = await talk.adapter.edit_message(talk.chat_id, sent.message_id, "Hi there.", finalize=True)
+    assert (edited.success, edited.message_id) == (True, sent.message_id)
+    status = await talk.adapter.send_or_update_status(talk.chat_id, "lifecycle", "thinking", metadata=None)
+    assert (status.success, status.message_id) == (True, "lifecycle")
+    await talk.complete(event, "Hi there.")
+    ended = await talk.client.until("run.ended")
+    assert ended["run"]["status"] == "completed"
+    seen = [frame["type"] for frame in talk.client.seen]
+    assert seen.count("run.started") == seen.count("run.ended") == 1
+    assert "run.progress" in seen
+    (completed,) = [frame["message"] for frame in talk.client.seen if frame["type"] == "message.completed"]
+    assert (completed["text"], completed["final"]) == ("Hi there.", True)
+
+
+async def test_a_reference_is_made_harmless_for_hermes_alone(talk: Conversation) -> None:
+    """B10: the words reach the model as they were typed, and stand in the chat as they were typed."""
+    event = await talk.say("@file:/etc/passwd /stop")
+    assert event.text == "@\u2060file:/etc/passwd /stop"
+    assert fake_hermes.command_words(event) == (False, None)
+    (mine,) = [frame["message"]["text"] for frame in talk.client.seen if frame["type"] == "message.created"]
+    assert mine == "@file:/etc/passwd /stop"
+
+
+async def test_a_message_waits_for_gate_envelope_and_guard(talk: Conversation) -> None:
+    """C6."""
+    adapter, chat_id = talk.adapter, talk.chat_id
+    assert adapter.is_open()
+    assert adapter.is_free(chat_id)
+    adapter.gateway_runner._startup_restore_in_progress = True
+    assert not adapter.is_open()
+    adapter.gateway_runner._startup_restore_in_progress = False
+    event = await talk.say("hello")
+    await adapter.on_processing_start(event)
+    assert not adapter.is_free(chat_id)
+    assert adapter.is_free("200")
+    await talk.begin(event)
+    adapter._active_sessions[f"agent:main:pheby:dm:{chat_id}"] = object()
+    await talk.complete(event, "Done.")
+    assert not adapter.is_free(chat_id)
+    adapter._active_sessions.clear()
+    assert adapter.is_free(chat_id)
+
+
+async def test_nothing_is_handed_over_where_nobody_sees_what_becomes_of_it(make: Make) -> None:
+    """Starting and stopping: the run would be Hermes's alone."""
+    adapter = make()
+    assert not adapter.is_open()
+    await adapter.connect()
+    assert adapter.is_open()
+    await adapter.disconnect()
+    assert not adapter.is_open()
+
+
+async def test_what_waits_behind_a_run_is_not_handed_over_at_the_end(talk: Conversation) -> None:
+    """R5: it is stored as admitted and goes to Hermes after the restart, not into a gateway that goes down."""
+    event = await talk.say("one")
+    await talk.begin(event)
+    queued = await talk.client.request(
+        "message.send", conversation_id=talk.conversation_id, client_message_id="two", text="two"
+    )
+    assert queued["receipt"]["disposition"] == "queued"
+    stopping = asyncio.create_task(talk.adapter.disconnect())
+    ended = await talk.client.until("run.ended")
+    assert (ended["run"]["status"], ended["run"]["reason"]) == ("cancelled", "shutdown")
+    with pytest.raises(ConnectionError):
+        await talk.client.until("never")
+    await stopping
+    assert talk.adapter.handled.empty()
+    assert await talk.adapter.connect() is True
+    async with asyncio.timeout(5):
+        assert (await talk.adapter.handled.get()).text == "two"
+
+
+async def test_an_interrupt_is_noted_and_passed_on(talk: Conversation) -> None:
+    event = await talk.say("hello")
+    await talk.begin(event)
+    await talk.adapter.interrupt_session_activity("key", talk.chat_id)
+    talk.hook("on_session_end", completed=True, interrupted=True)
+    await talk.hooks_taken()
+    await talk.adapter.on_processing_complete(event, ProcessingOutcome.SUCCESS)
+    ended = await talk.client.until("run.ended")
+    assert (ended["run"]["status"], ended["run"]["reason"]) == ("cancelled", "requested")
+    assert talk.adapter.interrupts == [("key", talk.chat_id)]
+
+
+async def test_a_text_of_hermes_is_stored_before_hermes_hears_that_it_was_sent(talk: Conversation) -> None:
+    """H4: logged as delivered and never seen."""
+    sent = await talk.adapter.send(talk.chat_id, "report", None, {"job_id": "job-1"})
+    assert sent.success
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    assert [(found["message_id"], found["text"]) for found in page["messages"]] == [(sent.message_id, "report")]
+
+
+# What Hermes starts by itself
+
+
+async def test_an_empty_event_of_hermess_own_is_declined(make: Make) -> None:
+    """After a restart it would run the model again where the owner did not ask for it."""
+    adapter = make()
+    await adapter.handle_message(SimpleNamespace(internal=True, text="", message_id=None))
+    assert adapter.handled.empty()
+
+
+@pytest.mark.parametrize(("internal", "text"), [(True, "[ASYNC DELEGATION BATCH COMPLETE]"), (False, ""), (False, "x")])
+async def test_any_other_event_is_hermess_to_handle(make: Make, internal: bool, text: str) -> None:
+    adapter = make()
+    event = SimpleNamespace(internal=internal, text=text, message_id=None)
+    await adapter.handle_message(event)
+    assert adapter.handled.get_nowait() is event
+
+
+# Not connected
+
+
+async def test_without_a_connection_nothing_is_sent(make: Make) -> None:
+    adapter = make()
+    sent = await adapter.send("100", "hello")
+    assert (sent.success, sent.message_id, sent.error) == (False, None, "not connected")
+
+
+async def test_a_text_that_can_no_longer_be_stored_is_not_sent(talk: Conversation) -> None:
+    talk.client.cut()
+    await talk.adapter._server.stop()
+    sent = await talk.adapter.send(talk.chat_id, "report", None, {"job_id": "job-1"})
+    assert (sent.success, sent.error) == (False, "not connected")
+
+
+async def test_calls_without_a_connection_are_harmless(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Hermes goes on calling an adapter that it has disconnected."""
+    adapter = make()
+    await adapter.connect()
+    await adapter.disconnect()
+    event = SimpleNamespace(source=SimpleNamespace(chat_id="100"), message_id="m1", text="x", internal=False)
+    await adapter.on_processing_start(event)
+    await adapter.on_processing_complete(event, ProcessingOutcome.CANCELLED)
+    await adapter.on_processing_complete(event, "an outcome without a name")
+    await adapter.edit_message("100", "h1", "x")
+    await adapter.send_or_update_status("100", "lifecycle", "x")
+    await adapter.send_typing("100")
+    await adapter.interrupt_session_activity("key", "100")
+    adapter.take_hook("pre_llm_call", {"turn_id": "s:s:1"}, "100")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_hooks_after_the_loops_end_are_harmless(module: ModuleType) -> None:
+    """Worker threads outlive the loop at shutdown."""
+    adapter = module.PhebyAdapter(SimpleNamespace(extra={"port": 0}), HookRelay())
+    adapter.take_hook("pre_llm_call", {}, "100")
+
+    async def life() -> None:
+        assert await adapter.connect()
+        await adapter.disconnect()
+
+    asyncio.run(life())
+    adapter.take_hook("pre_llm_call", {}, "100")
+
+
+async def test_hooks_are_taken_in_the_order_in_which_they_came(talk: Conversation) -> None:
+    taken: list[str] = []
+    talk.adapter._relay.hook = lambda name, facts, chat_id: taken.append(f"{name}{facts['n']}")
+    for number in range(20):
+        talk.hook("pre_api_request", n=number)
+    assert taken == []
+    await talk.hooks_taken()
+    assert taken == [f"pre_api_request{number}" for number in range(20)]
+
+
+async def test_adapters_of_two_profiles_do_not_take_each_others_turns(make: Make, tmp_path: Path) -> None:
+    """A hook reaches every adapter of the process; a turn is the one's whose event Hermes is handling."""
+    one, other = make(), make(storage=str(tmp_path / "other"))
+    for adapter in (one, other):
+        await adapter.connect()
+    event = SimpleNamespace(source=SimpleNamespace(chat_id="100"), message_id="m1", text="hello", internal=False)
+    await one.on_processing_start(event)
+    for adapter in (one, other):
+        adapter._hook("pre_llm_call", {"turn_id": "s:s:1", "session_id": "s", "platform": "pheby"}, "100")
+    assert one._relay.turns.open_turn("100") == "s:s:1"
+    assert other._relay.turns.open_turn("100") is None
+    assert other._relay.turns.is_ghost("s:s:1")
+
+
+async def test_small_questions(make: Make) -> None:
+    adapter = make()
+    assert adapter.streaming_overflow_limit() == adapter.MAX_MESSAGE_LENGTH == 1_000_000
+    assert await adapter.get_chat_info("100") == {"name": "Pheby 100", "type": "dm", "chat_id": "100"}
+    features = adapter._features()
+    assert (features.version, features.streaming) == (_hermes.version(), False)

@@ -1,0 +1,342 @@
+"""The one file that knows Hermes: what it asks for, and what it does where that is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pheby_hermes import _hermes
+
+from tests.plugin.fake_hermes import (
+    BasePlatformAdapter,
+    FakeHermes,
+    NewMessageEvent,
+    OldMessageEvent,
+    PlatformEntry,
+    command_words,
+    field_names,
+    install,
+)
+
+COMMANDS = ["/stop", "/new", "/restart", "/model x", "/unknown a b", "/etc/hosts what is it?", "/", "restart gateway"]
+
+
+@pytest.fixture
+def hermes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHermes:
+    return install(monkeypatch, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """The shape of an event is looked up once per process."""
+    _hermes._typed_event_class.cache_clear()
+    yield
+    _hermes._typed_event_class.cache_clear()
+
+
+# Names
+
+
+def test_hermes_names_come_when_they_are_asked_for(hermes: FakeHermes) -> None:
+    assert _hermes.BasePlatformAdapter is BasePlatformAdapter
+    with pytest.raises(AttributeError):
+        _ = _hermes.NoSuchName  # type: ignore[attr-defined]
+
+
+def test_platform(hermes: FakeHermes) -> None:
+    assert _hermes.platform("pheby").value == "pheby"
+
+
+def test_platform_options_are_those_of_the_entry(hermes: FakeHermes) -> None:
+    assert _hermes.platform_options() == field_names(PlatformEntry)
+
+
+def test_hook_names(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _hermes.hook_names() == {"pre_llm_call", "on_session_end", "on_stream_delta"}
+    hermes.without(monkeypatch, "hermes_cli.plugins", "VALID_HOOKS")
+    assert _hermes.hook_names() is None
+
+
+@pytest.mark.parametrize(("value", "read"), [("100", "100"), (None, ""), ("", ""), (7, "7")])
+def test_session_values(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, value: object, read: str) -> None:
+    monkeypatch.setattr(hermes.modules["gateway.session_context"], "get_session_env", {"x": 1}.get)
+    monkeypatch.setattr(
+        hermes.modules["gateway.session_context"],
+        "get_session_env",
+        {"HERMES_SESSION_CHAT_ID": value, "HERMES_SESSION_PLATFORM": value}.__getitem__,
+    )
+    assert (_hermes.session_chat_id(), _hermes.session_platform()) == (read, read)
+
+
+def test_without_a_session_context_there_is_no_chat(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    hermes.without(monkeypatch, "gateway.session_context")
+    assert (_hermes.session_chat_id(), _hermes.session_platform()) == ("", "")
+
+
+def test_version_is_a_text() -> None:
+    assert _hermes.version()
+
+
+def test_home(hermes: FakeHermes, tmp_path: Path) -> None:
+    assert _hermes.home() == tmp_path
+
+
+# Secrets
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("PHEBY_SECRET", "of the process")
+    monkeypatch.delenv("HERMES_HOME", raising=False)
+    return monkeypatch
+
+
+def test_a_secret_is_the_profiles(hermes: FakeHermes, environment: pytest.MonkeyPatch) -> None:
+    hermes.secrets["PHEBY_SECRET"] = "of the profile"
+    assert _hermes.read_secret("PHEBY_SECRET") == "of the profile"
+
+
+def test_a_profile_without_a_secret_has_none(hermes: FakeHermes, environment: pytest.MonkeyPatch) -> None:
+    """In a gateway for several profiles the process's environment is another one's."""
+    assert _hermes.read_secret("PHEBY_SECRET") is None
+
+
+def test_a_hermes_without_scopes_has_one_environment(hermes: FakeHermes, environment: pytest.MonkeyPatch) -> None:
+    hermes.without(environment, "agent.secret_scope")
+    assert _hermes.read_secret("PHEBY_SECRET") == "of the process"
+
+
+def test_the_processs_own_profile_is_read_from_its_environment(
+    hermes: FakeHermes, environment: pytest.MonkeyPatch
+) -> None:
+    """Whether or not HERMES_HOME is set: `hermes gateway run` without a profile does not set it."""
+    hermes.unscoped = True
+    assert _hermes.read_secret("PHEBY_SECRET") == "of the process"
+
+
+def test_another_profile_is_never_read_from_the_environment(
+    hermes: FakeHermes, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hermes.unscoped, hermes.home = True, tmp_path / "profiles" / "work"
+    assert _hermes.read_secret("PHEBY_SECRET") is None
+
+
+@pytest.mark.parametrize(("named", "expected"), [(True, "of the process"), (False, None)])
+def test_where_hermes_does_not_name_the_processs_home_its_variable_does(
+    hermes: FakeHermes, environment: pytest.MonkeyPatch, tmp_path: Path, named: bool, expected: str | None
+) -> None:
+    hermes.unscoped = True
+    hermes.without(environment, "hermes_constants", "get_process_hermes_home")
+    if named:
+        environment.setenv("HERMES_HOME", f"{tmp_path}/../{tmp_path.name}")
+    assert _hermes.read_secret("PHEBY_SECRET") == expected
+
+
+# Events
+
+
+@pytest.mark.parametrize("shape", ["old", "new"])
+@pytest.mark.parametrize("text", [*COMMANDS, "hello", "", "yes", "line1\n/stop"])
+def test_what_the_owner_types_is_never_a_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str, text: str
+) -> None:
+    """B10."""
+    install(monkeypatch, tmp_path, shape=shape)
+    event: Any = _hermes.typed_event(text, SimpleNamespace(chat_id="100"), "msg_1")
+    assert command_words(event) == (False, None)
+    assert (event.text, event.message_id, event.source.chat_id, event.internal) == (text, "msg_1", "100", False)
+    assert isinstance(event, NewMessageEvent if shape == "new" else OldMessageEvent)
+
+
+def test_prose_is_not_rewritten_into_a_restart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The older line turns `restart gateway` into the command on the way in."""
+    install(monkeypatch, tmp_path, shape="old")
+    event: Any = _hermes.typed_event("restart gateway", None, "msg_1")
+    event.text = "/restart"
+    assert event.text == "restart gateway"
+    event.text = "restart gateway, please"
+    assert event.text == "restart gateway, please"
+    assert event.get_command_args() == "restart gateway, please"
+
+
+def test_a_typed_restart_is_a_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, shape="old")
+    event: Any = _hermes.typed_event("/restart", None, "msg_1")
+    assert (event.text, event.get_command()) == ("/restart", None)
+
+
+# Gate and guard
+
+
+def adapter(**attributes: Any) -> Any:
+    return SimpleNamespace(**attributes)
+
+
+@pytest.mark.parametrize(
+    ("runner", "handler", "is_open"),
+    [
+        (None, True, False),
+        (SimpleNamespace(_running=True, _startup_restore_in_progress=False), None, False),
+        (SimpleNamespace(_running=False, _startup_restore_in_progress=True), True, False),
+        (SimpleNamespace(_running=True, _startup_restore_in_progress=True), True, False),
+        (SimpleNamespace(_running=False, _startup_restore_in_progress=False), True, False),
+        (SimpleNamespace(_running=True, _startup_restore_in_progress=False), True, True),
+        (SimpleNamespace(_running=True), True, True),
+        (SimpleNamespace(other=1), True, True),
+    ],
+)
+def test_the_gate(runner: Any, handler: Any, is_open: bool) -> None:
+    assert _hermes.gateway_open(adapter(gateway_runner=runner, _message_handler=handler)) is is_open
+
+
+def test_an_adapter_that_nobody_has_set_up_is_shut() -> None:
+    assert not _hermes.gateway_open(adapter())
+
+
+@pytest.mark.parametrize(
+    ("active", "busy"),
+    [
+        ({}, False),
+        (None, False),
+        ({"agent:main:pheby:dm:100": 1}, True),
+        ({"agent:work:pheby:dm:100": 1}, True),
+        ({"agent:main:pheby:dm:1100": 1, "agent:main:telegram:dm:100": 1}, False),
+    ],
+)
+def test_the_guard(active: Any, busy: bool) -> None:
+    assert _hermes.session_busy(adapter(_active_sessions=active), ":pheby:dm:100") is busy
+
+
+def test_without_a_guard_no_session_is_busy() -> None:
+    assert not _hermes.session_busy(adapter(), ":pheby:dm:100")
+
+
+# Streaming
+
+
+class NewAdapter(SimpleNamespace):
+    supports_exec_approval_buttons = True
+
+
+def streaming(**settings: Any) -> Any:
+    return SimpleNamespace(config=SimpleNamespace(streaming=SimpleNamespace(**settings)))
+
+
+@pytest.mark.parametrize("make", [SimpleNamespace, NewAdapter])
+def test_the_global_switch_streams_on_both_lines(hermes: FakeHermes, make: Any) -> None:
+    assert _hermes.streaming_enabled(make(gateway_runner=streaming(enabled=True)), "pheby")
+    assert not _hermes.streaming_enabled(make(gateway_runner=streaming(enabled=False)), "pheby")
+    assert not _hermes.streaming_enabled(make(gateway_runner=None), "pheby")
+
+
+@pytest.mark.parametrize(("make", "streams"), [(SimpleNamespace, True), (NewAdapter, False)])
+def test_a_platforms_own_switch_streams_on_the_older_line(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, make: Any, streams: bool
+) -> None:
+    config = {"display": {"platforms": {"pheby": {"streaming": True}}}}
+    monkeypatch.setattr(hermes.modules["hermes_cli.config"], "load_config", lambda: config)
+    assert _hermes.streaming_enabled(make(gateway_runner=streaming(enabled=False)), "pheby") is streams
+
+
+@pytest.mark.parametrize("config", [None, [], {"display": 5}, {"display": {"platforms": ["pheby"]}}])
+def test_a_config_that_cannot_be_read_promises_nothing(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, config: object
+) -> None:
+    monkeypatch.setattr(hermes.modules["hermes_cli.config"], "load_config", lambda: config)
+    assert _hermes.streaming_enabled(adapter(), "pheby") is False
+
+
+@pytest.mark.parametrize(
+    ("runner", "cursor"),
+    [(None, " ▉"), (streaming(cursor=""), ""), (streaming(cursor="|"), "|"), (streaming(cursor=None), " ▉")],
+)
+def test_the_cursor(runner: Any, cursor: str) -> None:
+    assert _hermes.streaming_cursor(adapter(gateway_runner=runner)) == cursor
+
+
+# Rows
+
+
+class OldSessionDB:
+    """Reads as the older line has them: fewer options, and the sessions of every platform's subagents too."""
+
+    opened: list[OldSessionDB] = []
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        assert read_only
+        self.path, self.closed, self.read = path, False, []
+        self.sessions: list[dict[str, Any]] = [
+            {"id": "s3", "chat_id": "200", "started_at": 3.0},
+            {"id": "s2", "chat_id": "100", "started_at": 2.0},
+            {"id": "s1", "chat_id": "100", "started_at": 1.0},
+            {"id": "s0", "chat_id": None, "started_at": None},
+        ]
+        OldSessionDB.opened.append(self)
+
+    def list_sessions_rich(
+        self, source: str, limit: int, include_children: bool = False, project_compression_tips: bool = True
+    ) -> list[dict[str, Any]]:
+        assert source == "pheby"
+        assert include_children
+        assert not project_compression_tips
+        return self.sessions[:limit]
+
+    def get_messages(self, session_id: str, *, include_inactive: bool) -> list[dict[str, Any]]:
+        assert include_inactive
+        self.read.append(session_id)
+        return [{"id": 1, "session_id": session_id}]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class BrokenSessionDB(OldSessionDB):
+    def get_messages(self, session_id: str, *, include_inactive: bool) -> list[dict[str, Any]]:
+        raise OSError("locked")
+
+
+@pytest.fixture
+def database(hermes: FakeHermes, tmp_path: Path) -> Iterator[Path]:
+    hermes.modules["hermes_state"].SessionDB = OldSessionDB  # type: ignore[attr-defined]
+    path = tmp_path / "state.db"
+    path.touch()
+    OldSessionDB.opened.clear()
+    yield path
+    assert all(opened.closed for opened in OldSessionDB.opened)
+
+
+def test_rows_are_read_for_one_chat(database: Path) -> None:
+    found = _hermes.owned_rows(database, "pheby", "100")
+    assert [(session["id"], [row["session_id"] for row in rows]) for session, rows in found] == [
+        ("s1", ["s1"]),
+        ("s2", ["s2"]),
+    ]
+
+
+def test_without_a_chat_only_sessions_are_read(database: Path) -> None:
+    found = _hermes.owned_rows(database, "pheby", None)
+    assert [(session["id"], rows) for session, rows in found] == [("s1", []), ("s2", []), ("s3", [])]
+    assert OldSessionDB.opened[0].read == []
+
+
+def test_a_new_home_has_no_rows(database: Path) -> None:
+    """And none is made: the database is Hermes's."""
+    database.unlink()
+    assert _hermes.owned_rows(database, "pheby", "100") == []
+    assert OldSessionDB.opened == []
+    assert not database.exists()
+
+
+def test_a_read_that_fails_closes_the_database(hermes: FakeHermes, database: Path) -> None:
+    hermes.modules["hermes_state"].SessionDB = BrokenSessionDB  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="locked"):
+        _hermes.owned_rows(database, "pheby", "100")
+
+
+def test_no_hermes_is_left_behind() -> None:
+    """Other tests must not see the stand-in."""
+    assert "gateway.platforms.base" not in sys.modules

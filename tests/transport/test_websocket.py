@@ -1,0 +1,484 @@
+"""Frames over a real socket: whatever comes, the server and the other connections live on (K5, K6, K7, L1, L3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType
+
+from pheby_protocol.ids import ConversationId
+from pheby_protocol.messages.connection import AccessMode
+from pheby_protocol.messages.message import Origin
+from pheby_server import server as server_module
+from pheby_server.aiohttp_transport import Listener, websocket
+from pheby_server.auth import Authenticator
+from pheby_server.config import ServerConfig
+from pheby_server.ports import Outcome, RunResult
+from pheby_server.server import Server
+from pheby_server.simulated import Say, SimulatedHermes
+from pheby_server.system import SystemClock
+from pheby_server.testing import TEST_SECRET
+
+HOST = "127.0.0.1"
+NAME = ConversationId("conv_1")
+TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
+
+
+class Peer:
+    """A client that is aiohttp's, as a client should be."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.seen: list[dict[str, Any]] = []
+
+    async def send(self, **frame: Any) -> None:
+        await self.socket.send_str(json.dumps(frame, ensure_ascii=False))
+
+    async def receive(self) -> dict[str, Any]:
+        frame: dict[str, Any] = await self.socket.receive_json(timeout=2)
+        self.seen.append(frame)
+        return frame
+
+    async def until(self, type_: str) -> dict[str, Any]:
+        while (frame := await self.receive())["type"] != type_:
+            pass
+        return frame
+
+    async def hello(self, device_id: str = "device") -> None:
+        client = {"name": "t", "version": "1", "device_id": device_id}
+        await self.send(type="hello", id="hello", protocol_versions=[1], client=client)
+        await self.until("sync.completed")
+
+    async def ping(self) -> None:
+        await self.send(type="ping", id="ping")
+        await self.until("pong")
+
+    async def close_code(self) -> int | None:
+        """Read on until the server closes."""
+        while (message := await self.socket.receive(timeout=2)).type is WSMsgType.TEXT:
+            self.seen.append(json.loads(message.data))
+        assert message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
+        return self.socket.close_code
+
+
+class RawPeer:
+    """A client that writes what it likes and answers nothing."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def frame(self, opcode: int, content: bytes, *, final: bool = True, reserved: int = 0) -> None:
+        head = bytes([(0x80 if final else 0) | reserved << 4 | opcode])
+        size = len(content)
+        if size < 126:
+            head += bytes([0x80 | size])
+        elif size < 65_536:
+            head += bytes([0x80 | 126]) + struct.pack(">H", size)
+        else:
+            head += bytes([0x80 | 127]) + struct.pack(">Q", size)
+        self.writer.write(head + b"\0\0\0\0" + content)
+
+    def text(self, **frame: Any) -> None:
+        self.frame(TEXT, json.dumps(frame).encode())
+
+    def hello(self, device_id: str = "raw") -> None:
+        client = {"name": "t", "version": "1", "device_id": device_id}
+        self.text(type="hello", id="hello", protocol_versions=[1], client=client)
+
+    async def read(self) -> tuple[int, bytes]:
+        """One frame of the server: opcode and content."""
+        async with asyncio.timeout(2):
+            first, second = await self.reader.readexactly(2)
+            size = second & 0x7F
+            if size == 126:
+                (size,) = struct.unpack(">H", await self.reader.readexactly(2))
+            elif size == 127:
+                (size,) = struct.unpack(">Q", await self.reader.readexactly(8))
+            return first & 0x0F, await self.reader.readexactly(size)
+
+    async def until_text(self, type_: str) -> None:
+        while True:
+            opcode, content = await self.read()
+            if opcode == TEXT and json.loads(content)["type"] == type_:
+                return
+
+    async def close_code(self) -> int:
+        while True:
+            opcode, content = await self.read()
+            if opcode == CLOSE:
+                code: int = struct.unpack(">H", content[:2])[0]
+                return code
+
+    async def cut(self) -> None:
+        self.writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class Rig:
+    def __init__(
+        self, server: Server, listener: Listener, http: aiohttp.ClientSession, hermes: SimulatedHermes
+    ) -> None:
+        self.server = server
+        self.listener = listener
+        self.http = http
+        self.hermes = hermes
+
+    async def peer(self, device_id: str | None = "device", **options: Any) -> Peer:
+        socket = await self.http.ws_connect(
+            f"http://{HOST}:{self.listener.port}/v1/ws",
+            headers={"Authorization": f"Bearer {TEST_SECRET}"},
+            max_msg_size=0,
+            **options,
+        )
+        peer = Peer(socket)
+        if device_id is not None:
+            await peer.hello(device_id)
+        return peer
+
+    async def raw(self) -> RawPeer:
+        reader, writer = await asyncio.open_connection(HOST, self.listener.port)
+        writer.write(
+            (
+                "GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                f"Authorization: Bearer {TEST_SECRET}\r\n\r\n"
+            ).encode()
+        )
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 101")
+        return RawPeer(reader, writer)
+
+    async def sessions(self, count: int) -> None:
+        """Returns when the server has so many sessions."""
+        async with asyncio.timeout(2):
+            while self.server.session_count != count:
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def rigged(folder: Path, **settings: Any) -> AsyncIterator[Rig]:
+    hermes = SimulatedHermes(SystemClock(), lambda text: [Say("echo "), Say(text)])
+    config = ServerConfig(storage=str(folder), **settings)
+    server = Server(config, hermes, Authenticator(((AccessMode.FULL, TEST_SECRET),)))
+    await server.start()
+    hermes.start(server.events)
+    listener = Listener(server, HOST, 0)
+    await listener.start()
+    try:
+        async with aiohttp.ClientSession() as http:
+            yield Rig(server, listener, http, hermes)
+    finally:
+        await server.stop()
+        await listener.stop()
+        await hermes.stop()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds of an end are tested by their order, not by waiting for them."""
+    monkeypatch.setattr(server_module, "DRAIN_SECONDS", 0.3)
+    monkeypatch.setattr(websocket, "_CLOSE_SECONDS", 0.2)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rigged(tmp_path, max_text_chars=1_000, max_frame_bytes=20_000, hello_deadline_ms=200) as made:
+        yield made
+
+
+async def test_a_whole_conversation_over_a_socket(rig: Rig) -> None:
+    peer, other = await rig.peer("one"), await rig.peer("two")
+    await peer.send(type="conversation.create", id="c", client_conversation_id="c1")
+    name = (await peer.until("conversation.create.result"))["conversation"]["conversation_id"]
+    await peer.send(type="message.send", id="s", conversation_id=name, client_message_id="m", text="héllo 😀")
+    for reader in (peer, other):
+        ended = await reader.until("run.ended")
+        assert ended["run"]["status"] == "completed"
+        done = next(frame["message"] for frame in reader.seen if frame["type"] == "message.completed")
+        assert done["text"] == "echo héllo 😀"
+    live = [frame for frame in peer.seen if "time" in frame]
+    assert live == [frame for frame in other.seen if "time" in frame]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "{",
+        "[]",
+        "null",
+        "5",
+        '"text"',
+        "{}",
+        '{"type":5}',
+        '{"type":""}',
+        '{"type":null,"id":"x"}',
+        '{"type":"ping"}',
+        '{"type":"ping","id":5}',
+        '{"type":"ping","id":""}',
+        '{"type":"ping","id":"' + "x" * 65 + '"}',
+        '{"type":"ping","id":"a","id":"a"}',
+        '{"type":"ping","id":"a","x":NaN}',
+        '{"type":"ping","id":"a","x":1e999}',
+        '{"type":"ping","id":"a","x":' + "9" * 400 + "}",
+        '{"type":"ping","id":"\\ud800"}',
+        '{"type":"ping","id":"a","x":"\\u0000"}',
+        '{"type":"ping","id":"a"} trailing',
+        '{"type":"message.send","id":"a","conversation_id":"conv_1","client_message_id":"m","text":5}',
+        '{"type":"message.send","id":"a","conversation_id":"../../etc","client_message_id":"m","text":"x"}',
+        '{"type":"message.send","id":"a","conversation_id":"conv_1","client_message_id":"m","text":"x","if_busy":"no"}',
+        '{"type":"conversation.history","id":"a","conversation_id":"conv_1","before":-1}',
+        '{"type":"conversation.history","id":"a","conversation_id":"conv_1","limit":1.0}',
+        '{"type":"conversation.list","id":"a","limit":true}',
+        '{"type":"welcome","id":"a"}',
+        '{"type":"message.created","seq":1}',
+        '{"type":"ping","id":"a","x":' + "[" * 5_000 + "]" * 5_000 + "}",
+        "[" * 19_000,
+    ],
+)
+async def test_a_malformed_frame_is_an_error_and_the_socket_lives(rig: Rig, text: str) -> None:
+    """K5, R-M3."""
+    peer, other = await rig.peer("one"), await rig.peer("two")
+    await peer.socket.send_str(text)
+    error = await peer.receive()
+    assert (error["type"], error["code"]) == ("error", "invalid_message")
+    assert "Traceback" not in error["message"]
+    await peer.ping()
+    await other.ping()
+
+
+async def test_an_unknown_type_is_named_so(rig: Rig) -> None:
+    peer = await rig.peer()
+    await peer.send(type="future.request", id="f", deep={"er": [1, None]})
+    error = await peer.receive()
+    assert (error["id"], error["code"]) == ("f", "unknown_type")
+    await peer.ping()
+
+
+async def test_ten_malformed_frames_in_a_row_close_with_4400(rig: Rig) -> None:
+    peer, other = await rig.peer("one"), await rig.peer("two")
+    for _ in range(9):
+        await peer.socket.send_str("{")
+    await peer.ping()
+    for _ in range(10):
+        await peer.socket.send_str("{")
+    assert await peer.close_code() == 4400
+    assert [frame.get("code") for frame in peer.seen[-10:]] == ["invalid_message"] * 10
+    await other.ping()
+
+
+async def test_a_binary_frame_closes_with_1003(rig: Rig) -> None:
+    peer, other = await rig.peer("one"), await rig.peer("two")
+    await peer.socket.send_bytes(b'{"type":"ping","id":"a"}')
+    assert await peer.close_code() == 1003
+    await other.ping()
+
+
+@pytest.mark.parametrize("pieces", [1, 100])
+async def test_a_frame_too_large_closes_with_1009(rig: Rig, pieces: int) -> None:
+    """K5: also in fragments."""
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.hello()
+    await raw.until_text("sync.completed")
+    content = b"x" * (40_000 // pieces)
+    for number in range(pieces):
+        raw.frame(TEXT if number == 0 else 0, content, final=number == pieces - 1)
+    assert await raw.close_code() == 1009
+    await raw.cut()
+    await other.ping()
+
+
+async def test_the_largest_frame_that_is_allowed_passes(rig: Rig) -> None:
+    peer = await rig.peer()
+    frame = '{"type":"ping","id":"a","x":"' + "x" * (20_000 - 31) + '"}'
+    assert len(frame) == 20_000
+    await peer.socket.send_str(frame)
+    assert (await peer.receive())["type"] == "pong"
+    await peer.socket.send_str(frame + " ")
+    assert await peer.close_code() == 1009
+
+
+async def test_a_length_that_only_claims_to_be_huge_costs_nothing(rig: Rig) -> None:
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.writer.write(bytes([0x81, 0xFF]) + struct.pack(">Q", 2**62) + b"\0\0\0\0")
+    assert await raw.close_code() == 1009
+    await raw.cut()
+    await other.ping()
+
+
+async def test_a_compressed_frame_is_refused_since_compression_was_not_agreed(rig: Rig) -> None:
+    """K6."""
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.frame(TEXT, b"\x00" * 50, reserved=4)
+    assert await raw.close_code() == 1002
+    await raw.cut()
+    await other.ping()
+
+
+async def test_text_that_is_not_utf8_closes_that_socket_alone(rig: Rig) -> None:
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.frame(TEXT, b'{"type":"ping","id":"\xff\xfe"}')
+    assert await raw.close_code() == 1007
+    await raw.cut()
+    await other.ping()
+    await rig.sessions(1)
+
+
+async def test_no_hello_in_time_closes_with_4408(rig: Rig) -> None:
+    peer = await rig.peer(None)
+    assert await peer.close_code() == 4408
+
+
+async def test_another_request_first_closes_with_4400(rig: Rig) -> None:
+    peer = await rig.peer(None)
+    await peer.send(type="ping", id="a")
+    assert (await peer.receive())["code"] == "invalid_message"
+    assert await peer.close_code() == 4400
+
+
+async def test_no_common_version_closes_with_4406(rig: Rig) -> None:
+    peer = await rig.peer(None)
+    client = {"name": "t", "version": "1", "device_id": "d"}
+    await peer.send(type="hello", id="h", protocol_versions=[99], client=client)
+    assert (await peer.receive())["details"] == {"supported": [1]}
+    assert await peer.close_code() == 4406
+
+
+async def test_a_second_connection_of_the_device_closes_the_first_with_4409(rig: Rig) -> None:
+    """G11."""
+    first = await rig.peer("phone")
+    second = await rig.peer("phone")
+    assert await first.close_code() == 4409
+    await second.ping()
+    await rig.sessions(1)
+
+
+@pytest.mark.parametrize("way", ["close", "abort"])
+async def test_a_client_that_goes_leaves_nothing(rig: Rig, way: str) -> None:
+    """L3: no session and no task, whatever the way."""
+    tasks = len(asyncio.all_tasks())
+    for number in range(20):
+        raw = await rig.raw()
+        raw.hello(f"d{number}")
+        await raw.until_text("sync.completed")
+        if way == "close":
+            raw.frame(CLOSE, struct.pack(">H", 1000))
+            assert await raw.close_code() == 1000
+        await raw.cut()
+    await rig.sessions(0)
+    async with asyncio.timeout(1):
+        while len(asyncio.all_tasks()) > tasks:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_client_cut_in_the_middle_of_a_frame_hurts_nobody(rig: Rig) -> None:
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.hello()
+    await raw.until_text("sync.completed")
+    raw.writer.write(bytes([0x81, 0x80 | 100]) + b"\0\0\0\0" + b'{"type":')
+    await raw.cut()
+    await rig.sessions(1)
+    await other.ping()
+
+
+async def test_a_silent_peer_is_dropped_within_one_and_a_half_heartbeats(tmp_path: Path) -> None:
+    """L3, wire contract section 3."""
+    async with rigged(tmp_path, heartbeat_ms=1_000) as rig:
+        raw = await rig.raw()
+        raw.hello()
+        await raw.until_text("sync.completed")
+        while (await raw.read())[0] != PING:
+            pass
+        await rig.sessions(0)
+        await raw.cut()
+
+
+async def test_a_frozen_socket_costs_bounded_memory_and_the_others_get_everything(tmp_path: Path) -> None:
+    """K7: 40 MB go past a client that reads nothing."""
+    async with rigged(tmp_path, outbox_bytes=2_097_152, heartbeat_ms=60_000) as rig:
+        frozen, reader = await rig.raw(), await rig.peer("reader")
+        frozen.hello()
+        await frozen.until_text("sync.completed")
+        frozen.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        (session,) = [found for found in rig.server._live if found.device_id == "raw"]
+        rig.server.events.run_started(NAME, None, Origin.CHAT)
+        message_id = rig.server.events.message_started(NAME, "")
+        received = 0
+        for number in range(100):
+            rig.server.events.message_replaced(message_id, f"{number:03d}" + "x" * 399_997)
+            while received <= number:
+                received += (await reader.receive())["type"] == "message.replaced"
+        rig.server.events.run_ended(NAME, RunResult(outcome=Outcome.COMPLETED))
+        await reader.until("run.ended")
+        assert session not in rig.server._live
+        assert session._outbox.peak_bytes <= 2_097_152
+        assert not session._outbox._frames
+        await frozen.cut()
+        await rig.sessions(1)
+
+
+async def test_a_slow_reader_is_told_4413_once_it_reads_again(tmp_path: Path) -> None:
+    async with rigged(tmp_path, outbox_bytes=2_097_152, heartbeat_ms=60_000) as rig:
+        slow = await rig.raw()
+        slow.hello()
+        await slow.until_text("sync.completed")
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        rig.server.events.run_started(NAME, None, Origin.CHAT)
+        message_id = rig.server.events.message_started(NAME, "")
+        while rig.server._live:
+            rig.server.events.message_replaced(message_id, "x" * 400_000)
+            await rig.server.events.settled()
+            await asyncio.sleep(0)
+        slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await slow.close_code() == 4413
+        await slow.cut()
+
+
+async def test_stop_closes_with_1001_and_does_not_wait_for_who_never_answers(tmp_path: Path) -> None:
+    """L1, G9: one polite client, one that answers nothing, one that reads nothing."""
+    async with rigged(tmp_path) as rig:
+        polite, mute, frozen = await rig.peer("polite"), await rig.raw(), await rig.raw()
+        for number, raw in enumerate((mute, frozen)):
+            raw.hello(f"raw{number}")
+            await raw.until_text("sync.completed")
+        frozen.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        codes = asyncio.gather(polite.close_code(), mute.close_code())
+        async with asyncio.timeout(1.5):
+            await rig.server.stop()
+            await rig.listener.stop()
+        assert await codes == [1001, 1001]
+        assert "server.draining" in [frame["type"] for frame in polite.seen]
+        assert rig.server.session_count == 0
+        await mute.cut()
+        await frozen.cut()
+
+
+async def test_an_invalid_close_frame_hurts_nobody(rig: Rig) -> None:
+    raw, other = await rig.raw(), await rig.peer("two")
+    raw.frame(CLOSE, b"\x00")
+    assert await raw.close_code() == 1002
+    await raw.cut()
+    await other.ping()
+
+
+async def test_random_bytes_hurt_nobody(rig: Rig) -> None:
+    other = await rig.peer("two")
+    for _ in range(10):
+        raw = await rig.raw()
+        raw.writer.write(os.urandom(200))
+        await raw.cut()
+    await rig.sessions(1)
+    await other.ping()
