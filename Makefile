@@ -38,7 +38,7 @@ check: $(VENV)/.made
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timings | tail -n 3
+	@$(BIN)/lint-imports > .mypy/imports.log || { cat .mypy/imports.log; exit 1; }
 	$(BIN)/pheby schema check .
 
 schemas: $(VENV)/.made
@@ -64,7 +64,7 @@ tools:
 	fi
 
 kotlin:
-	mvn -B -q -f conformance/kotlin/pom.xml test
+	mvn -B --no-transfer-progress -f conformance/kotlin/pom.xml test
 
 node:
 	cd conformance/tools && npm ci --silent --no-audit --no-fund && npm test

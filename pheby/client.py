@@ -263,7 +263,7 @@ class Client:
                 if failure.status == 401:
                     self._lost(401, final=True)
                     raise AuthenticationError("the server refused the secret") from None
-            except aiohttp.InvalidURL:
+            except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 self._lost(None, final=True)
                 raise ConnectionLostError("that is not the address of a server") from None
             except (aiohttp.ClientError, OSError, TimeoutError, ProtocolError):

@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pheby_protocol.client_state import ClientState, apply, lost
+from pheby_protocol.client_state import ClientState, apply, apply_answer
 from pheby_protocol.codec import decode
 from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 from pheby_protocol.messages.message import Message, MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode
 from pheby_protocol.states import MessageState, ReceiptState
@@ -103,10 +104,16 @@ class Machine(RuleBasedStateMachine):
         await self.connect()
 
     async def connect(self) -> None:
-        self.state = lost(self.state)
+        """A client without a cache: the snapshot, then all of history."""
+        self.state = ClientState()
         self.client = MemoryTransport(self.server)
         self.read = 0
         await self.client.hello("observer")
+        for name in self.names.values():
+            for page in await self.pages(name):
+                asked = ConversationHistory(id=page.id, conversation_id=name)
+                self.fold()
+                self.state = apply_answer(self.state, asked, page)
 
     async def die(self) -> None:
         """As kill -9: nothing more is written or told."""
@@ -349,11 +356,13 @@ class Machine(RuleBasedStateMachine):
             assert all(item.status is MessageState.QUEUED for item in found.values() if item.position is None)
             conversation = self.state.conversations[name]
             assert conversation.history_head == max([0, *(position or 0 for position in positions)])
-            # What was never seen live is one of Hermes's rows.
+            # What was never shown is one of Hermes's rows, or was dropped by history.changed to be fetched again.
             texts = {row.text for row in self.hermes.rows[name]}
-            unseen = set(found) - {item.message_id for item in shown}
-            assert all(found[message_id].run_id is None or self.read for message_id in unseen)
-            assert all(found[message_id].text in texts for message_id in unseen if found[message_id].run_id is None)
+            start = self.state.needs_history.get(name)
+            for item in found.values():
+                if item.message_id not in self.state.messages and (start is None or (item.position or start) < start):
+                    assert item.run_id is None
+                    assert item.text in texts
 
     @invariant()
     def a_newcomer_sees_the_same_open_things(self) -> None:
@@ -394,15 +403,22 @@ class Machine(RuleBasedStateMachine):
             assert item is None or item.delivery == receipt.state
 
     def history(self, name: ConversationId) -> list[Message]:
-        messages: list[Message] = []
+        pages = self.do(self.pages(name))
+        self.do(self.settle())
+        return [item for page in reversed(pages) for item in page.messages]
+
+    async def pages(self, name: ConversationId) -> list[ConversationHistoryResult]:
+        """All of history, the newest page first."""
+        pages: list[ConversationHistoryResult] = []
         cursor: dict[str, Any] = {}
         while True:
-            page = self.do(self.client.request("conversation.history", conversation_id=name, limit=3, **cursor))
-            messages = [*decode(json.dumps(page)).messages, *messages]  # type: ignore[union-attr]
-            if not page["has_more"]:
-                self.do(self.settle())
-                return messages
-            cursor = {"before": page["before"]}
+            answer = await self.client.request("conversation.history", conversation_id=name, limit=3, **cursor)
+            page = decode(json.dumps(answer))
+            assert isinstance(page, ConversationHistoryResult)
+            pages.append(page)
+            if not page.has_more:
+                return pages
+            cursor = {"before": page.before}
 
     def holds_at_the_end(self) -> None:
         """After one more restart no run is open but those of sends that Hermes has not seen."""
