@@ -151,6 +151,8 @@ class Client:
         try:
             await self._task
         finally:
+            if self._task.cancelled():
+                self._lost(None, final=True)
             await self._http.close()
 
     # What a user of the library asks

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterable
 from functools import partial
 
 import attrs
 
 from pheby_protocol import limits
-from pheby_protocol.codec import decode_object, encode_object
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ClientConversationId, ConversationId, HistoryId, ListCursor, Position, RunId, Time
 from pheby_protocol.messages.conversation import Conversation, ConversationCreated, ConversationUpdated, TitleSource
@@ -19,7 +17,7 @@ from pheby_protocol.messages.message import Message
 from .boundary import RequestError, sendable
 from .ports import Clock, HermesConversation, HermesPort, IdSource
 from .sequencer import Change, Sequencer
-from .stores import Store
+from .stores import Store, read_conversations, save_conversation
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +50,8 @@ class ConversationDesk:
 
     async def load(self) -> None:
         """Read what is stored."""
-
-        def work(database: sqlite3.Connection) -> list[str]:
-            return [row[0] for row in database.execute("SELECT body FROM conversations")]
-
-        for body in await self._store.read(work):
-            self._remember(decode_object(body, Conversation))
+        for conversation in await self._store.read(read_conversations()):
+            self._remember(conversation)
 
     def _remember(self, conversation: Conversation) -> None:
         self._all[conversation.conversation_id] = conversation
@@ -119,7 +113,7 @@ class ConversationDesk:
     def _created(self, conversation: Conversation) -> Change:
         self._remember(conversation)
         event = partial(ConversationCreated, conversation_id=conversation.conversation_id, conversation=conversation)
-        return Change((event,), (partial(_save, conversation),))
+        return Change((event,), (save_conversation(conversation),))
 
     def update(self, conversation: Conversation) -> Change:
         """Store and announce a conversation whose fields changed; nothing when none did."""
@@ -128,7 +122,7 @@ class ConversationDesk:
         conversation = attrs.evolve(conversation, updated_at=Time(self._clock.now_ms()))
         self._remember(conversation)
         event = partial(ConversationUpdated, conversation_id=conversation.conversation_id, conversation=conversation)
-        return Change((event,), (partial(_save, conversation),))
+        return Change((event,), (save_conversation(conversation),))
 
     def message_added(self, message: Message) -> Change:
         """A message with a place in the history came: it moves the conversation up in the list."""
@@ -228,10 +222,3 @@ def _read_cursor(cursor: ListCursor) -> tuple[int, str]:
     if not (time.isascii() and time.isdigit() and len(time) <= 16 and conversation_id):
         raise RequestError(ErrorCode.INVALID_MESSAGE, "The cursor is not one of this server's.")
     return (-int(time), conversation_id)
-
-
-def _save(conversation: Conversation, database: sqlite3.Connection) -> None:
-    database.execute(
-        "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET body = excluded.body",
-        (conversation.conversation_id, conversation.client_conversation_id, encode_object(conversation)),
-    )

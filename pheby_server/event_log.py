@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable
-
 import attrs
 
 from pheby_protocol.ids import Epoch, Seq, Time
 
 from .ports import IdSource
-from .stores import Store
-
-
-@attrs.frozen
-class LoggedFrame:
-    """An event as it is sent, with its place."""
-
-    seq: Seq
-    conversation_id: str
-    frame: str
+from .stores import Store, read_log
 
 
 @attrs.define
 class EventLog:
-    """Epoch and head of the log, and the statements that write it. The sequencer decides when."""
+    """Epoch and head of the log. The sequencer moves the head and writes the events."""
 
     epoch: Epoch
     head: Seq
@@ -34,18 +22,5 @@ class EventLog:
     @classmethod
     async def load(cls, store: Store, ids: IdSource, now_ms: int) -> EventLog:
         """Read the epoch and the head; a new store starts a new epoch."""
-
-        def work(database: sqlite3.Connection) -> EventLog:
-            database.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?), ('started_at', ?)", (ids.token(), now_ms))
-            meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
-            head = database.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-            return cls(Epoch(meta["epoch"]), Seq(head), Time(int(meta["started_at"])))
-
-        return await store.transact(work)
-
-    @staticmethod
-    def append(database: sqlite3.Connection, frames: Iterable[LoggedFrame]) -> None:
-        """Write events; within the caller's transaction."""
-        database.executemany(
-            "INSERT INTO events VALUES (?, ?, ?)", [(entry.seq, entry.conversation_id, entry.frame) for entry in frames]
-        )
+        epoch, head, started_at = await store.transact(read_log(ids.token(), now_ms))
+        return cls(Epoch(epoch), Seq(head), Time(started_at))

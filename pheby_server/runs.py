@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -13,7 +12,6 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from pheby_protocol.codec import decode_object, encode_object
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ClientMessageId, ConversationId, Count, Index, MessageId, Position, RunId, Time
 from pheby_protocol.messages.connection import ErrorDetails
@@ -44,7 +42,16 @@ from pheby_protocol.states import (
 from .boundary import RequestError, sendable
 from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, Unavailable
 from .sequencer import Change, Sequencer
-from .stores import Store
+from .stores import (
+    Store,
+    StoredSend,
+    admit_send,
+    read_open_runs,
+    read_open_sends,
+    read_receipts,
+    save_run,
+    update_receipt,
+)
 
 log = logging.getLogger(__name__)
 
@@ -168,13 +175,16 @@ class RunDesk:
 
     async def load(self) -> None:
         """Read what is stored, end what a dead process left open, and take up sends that Hermes has never seen."""
-        found = await self._store.read(_read_all)
-        self._receipts = {receipt.client_message_id: (digest, receipt) for digest, receipt in found.receipts}
+        self._receipts = {
+            receipt.client_message_id: (digest, receipt) for digest, receipt in await self._store.read(read_receipts())
+        }
+        open_sends = await self._store.read(read_open_sends())
+        open_runs = await self._store.read(read_open_runs())
         change = Change()
-        waiting = {send.run_id: send for send in found.open_sends}
+        waiting = {send.receipt.run_id: send for send in open_sends}
         # In the order of their admission; what has none comes first.
-        place = {send.run_id: number for number, send in enumerate(found.open_sends)}
-        for run in sorted(found.open_runs, key=lambda run: place.get(run.run_id, -1)):
+        place = {send.receipt.run_id: number for number, send in enumerate(open_sends)}
+        for run in sorted(open_runs, key=lambda run: place.get(run.run_id, -1)):
             send = waiting.pop(run.run_id, None)
             if send is not None and send.receipt.state is ReceiptState.ADMITTED:
                 change += self._take_up(send, run)
@@ -199,7 +209,7 @@ class RunDesk:
             self._checkpoint_timer.cancel()
         self._checkpoint()
 
-    def _take_up(self, stored: _StoredSend, run: Run) -> Change:
+    def _take_up(self, stored: StoredSend, run: Run) -> Change:
         # Taken out and put back, so that what waits is listed in the order of admission.
         message = self._messages.open.pop(stored.receipt.message_id, stored.message)
         if message is None:
@@ -211,7 +221,7 @@ class RunDesk:
         self._lane(run.conversation_id).waiting.append(send)
         return Change()
 
-    def _end_left_over(self, run: Run, stored: _StoredSend | None) -> Change:
+    def _end_left_over(self, run: Run, stored: StoredSend | None) -> Change:
         change = self._conversations.ensure(run.conversation_id)
         for message in list(self._messages.open.values()):
             if message.run_id == run.run_id and message.role is not MessageRole.USER:
@@ -341,12 +351,10 @@ class RunDesk:
         lane.waiting.append(send)
         change = self._messages.created(message)
         if queued:
-            change += Change(
-                (partial(RunUpdated, conversation_id=lane.conversation_id, run=run),), (partial(_save_run, run),)
-            )
+            change += Change((partial(RunUpdated, conversation_id=lane.conversation_id, run=run),), (save_run(run),))
         else:
-            change += Change(writes=(partial(_save_run, run),)) + self._conversations.message_added(message)
-        change += Change(writes=(partial(_save_receipt, receipt, digest, text, now),))
+            change += Change(writes=(save_run(run),)) + self._conversations.message_added(message)
+        change += Change(writes=(admit_send(receipt, digest, text, now),))
         return send, change
 
     # Towards Hermes
@@ -407,7 +415,7 @@ class RunDesk:
 
     def _store_receipt(self, receipt: Receipt, digest: str) -> Change:
         self._receipts[receipt.client_message_id] = (digest, receipt)
-        return Change(writes=(partial(_update_receipt, receipt),))
+        return Change(writes=(update_receipt(receipt),))
 
     def _delivery(self, message: Message, state: ReceiptState) -> Change:
         return self._messages.updated(attrs.evolve(message, delivery=state))
@@ -454,7 +462,7 @@ class RunDesk:
             )
         run = attrs.evolve(run, status=RUN.next(run.status, RunEvent.START), started_at=now)
         lane.run = run
-        change += Change((partial(RunStarted, conversation_id=conversation_id, run=run),), (partial(_save_run, run),))
+        change += Change((partial(RunStarted, conversation_id=conversation_id, run=run),), (save_run(run),))
         self._sequencer.log(change + self._conversations.run_active(conversation_id, run.run_id))
         return run.run_id
 
@@ -615,7 +623,7 @@ class RunDesk:
             usage=result.usage,
             ended_at=Time(self._clock.now_ms()),
         )
-        return Change((partial(RunEnded, conversation_id=run.conversation_id, run=run),), (partial(_save_run, run),))
+        return Change((partial(RunEnded, conversation_id=run.conversation_id, run=run),), (save_run(run),))
 
     def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
         lane = self._lanes.get(conversation_id)
@@ -685,64 +693,3 @@ def _declared(shown: str, answer: str) -> str:
     """What the final text says: Hermes's answer, unless what was shown has it and more (a footer, an earlier part)."""
     bare_shown, bare_answer = "".join(shown.split()), "".join(answer.split())
     return shown if bare_shown.startswith(bare_answer) or bare_shown.endswith(bare_answer) else answer
-
-
-@attrs.frozen
-class _StoredSend:
-    receipt: Receipt
-    digest: str
-    text: str
-    created_at: Time
-    message: Message | None
-
-    @property
-    def run_id(self) -> RunId:
-        return self.receipt.run_id
-
-
-@attrs.frozen
-class _Stored:
-    receipts: list[tuple[str, Receipt]]
-    open_sends: list[_StoredSend]
-    open_runs: list[Run]
-
-
-def _read_all(database: sqlite3.Connection) -> _Stored:
-    receipts = [
-        (digest, decode_object(body, Receipt))
-        for digest, body in database.execute("SELECT content_digest, body FROM receipts")
-    ]
-    sends = []
-    for body, digest, text, created_at in database.execute(
-        "SELECT body, content_digest, text, created_at FROM receipts WHERE open = 1 ORDER BY rowid"
-    ).fetchall():
-        receipt = decode_object(body, Receipt)
-        row = database.execute("SELECT body FROM messages WHERE message_id = ?", (receipt.message_id,)).fetchone()
-        message = decode_object(row[0], Message) if row else None
-        sends.append(_StoredSend(receipt, digest, text or "", Time(created_at), message))
-    runs = [decode_object(row[0], Run) for row in database.execute("SELECT body FROM runs WHERE ended = 0")]
-    return _Stored(receipts, sends, sorted(runs, key=lambda run: run.created_at))
-
-
-def _save_run(run: Run, database: sqlite3.Connection) -> None:
-    ended = run.ended_at is not None
-    database.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (run_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
-        (run.run_id, run.conversation_id, ended, encode_object(run)),
-    )
-
-
-def _save_receipt(receipt: Receipt, digest: str, text: str, created_at: int, database: sqlite3.Connection) -> None:
-    database.execute(
-        "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, 1, ?)",
-        (receipt.client_message_id, receipt.conversation_id, digest, text, created_at, encode_object(receipt)),
-    )
-
-
-def _update_receipt(receipt: Receipt, database: sqlite3.Connection) -> None:
-    is_open = receipt.state in (ReceiptState.ADMITTED, ReceiptState.DISPATCHED)
-    database.execute(
-        "UPDATE receipts SET body = ?, open = ?, text = CASE WHEN ? THEN text END WHERE client_message_id = ?",
-        (encode_object(receipt), is_open, is_open, receipt.client_message_id),
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -15,13 +14,11 @@ from pheby_protocol.codec import encode
 from pheby_protocol.ids import Seq, Time
 from pheby_protocol.messages._base import LoggedEvent, TransientEvent
 
-from .event_log import EventLog, LoggedFrame
+from .event_log import EventLog
 from .ports import Clock
-from .stores import Store, StoreError
+from .stores import LoggedFrame, Store, StoreError, Write, all_of, append_events
 
 log = logging.getLogger(__name__)
-
-Write = Callable[[sqlite3.Connection], object]
 
 
 class EventMaker(Protocol):
@@ -138,14 +135,10 @@ class Sequencer:
         writes = [write for item in good for write in item.entry.change.writes]
         frames = [frame for item in good for frame in item.frames]
         if writes or frames:
-
-            def work(database: sqlite3.Connection) -> None:
-                for write in writes:
-                    write(database)
-                EventLog.append(database, frames)
-
             try:
-                await self._store.transact(work, durable=any(item.entry.durable for item in good))
+                await self._store.transact(
+                    all_of(*writes, append_events(frames)), durable=any(item.entry.durable for item in good)
+                )
             except Exception as failure:
                 log.error("store.commit_failed", exc_info=failure)
                 for item in good:

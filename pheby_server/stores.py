@@ -1,4 +1,7 @@
-"""Files and SQLite: the one database of a server, opened by one process, used by one thread."""
+"""Files and SQLite: the one database of a server, opened by one process, used by one thread.
+
+The store runs statements; everything that is ever said to SQLite stands below it as functions that make one.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,27 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import attrs
+
+from pheby_protocol.codec import decode_object, encode_object
+from pheby_protocol.ids import ConversationId, MessageId, RunId, Seq, Time
+from pheby_protocol.limits import MAX_INTEGER
+from pheby_protocol.messages.conversation import Conversation
+from pheby_protocol.messages.message import Message, MessageRole, Receipt
+from pheby_protocol.messages.run import Run
+from pheby_protocol.states import MessageState, ReceiptState
+
 T = TypeVar("T")
+
+Statement = Callable[[sqlite3.Connection], T]
+"""Something to do with the database, on the store's thread."""
+Write = Statement[object]
+
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
@@ -25,8 +43,8 @@ CREATE TABLE conversations (
   conversation_id TEXT PRIMARY KEY, client_conversation_id TEXT UNIQUE, body TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE messages (
-  message_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, position INTEGER, run_id TEXT, ended INTEGER NOT NULL,
-  body TEXT NOT NULL
+  message_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, position INTEGER, role TEXT NOT NULL, run_id TEXT,
+  ended INTEGER NOT NULL, body TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX messages_by_position ON messages (conversation_id, position);
 CREATE INDEX messages_open ON messages (ended) WHERE ended = 0;
@@ -43,6 +61,7 @@ CREATE INDEX receipts_open ON receipts (open) WHERE open = 1;
 CREATE TABLE bindings (
   conversation_id TEXT NOT NULL, row_key TEXT NOT NULL, message_id TEXT NOT NULL, PRIMARY KEY (conversation_id, row_key)
 ) WITHOUT ROWID;
+CREATE INDEX bindings_of_message ON bindings (message_id);
 """
 
 
@@ -73,7 +92,7 @@ class Store:
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
-    async def transact(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+    async def transact(self, work: Statement[T], *, durable: bool = False) -> T:
         """Run work in one transaction. Durable: it also survives a power cut, not only the death of the process."""
 
         def run() -> T:
@@ -92,7 +111,7 @@ class Store:
 
         return await self._in_thread(run)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Statement[T]) -> T:
         """Run work that only reads."""
         return await self._in_thread(lambda: work(self._opened()))
 
@@ -169,3 +188,259 @@ def _connect(path: Path) -> sqlite3.Connection:
     except BaseException:
         database.close()
         raise
+
+
+def all_of(*writes: Write) -> Write:
+    """Several writes as one."""
+
+    def write_all(database: sqlite3.Connection) -> None:
+        for write in writes:
+            write(database)
+
+    return write_all
+
+
+# The log
+
+
+@attrs.frozen
+class LoggedFrame:
+    """An event as it is sent, with its place."""
+
+    seq: Seq
+    conversation_id: str
+    frame: str
+
+
+def read_log(new_epoch: str, now_ms: int) -> Statement[tuple[str, int, int]]:
+    """Epoch, head and beginning of the log; a new store gets the epoch that is offered."""
+
+    def read(database: sqlite3.Connection) -> tuple[str, int, int]:
+        database.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?), ('started_at', ?)", (new_epoch, now_ms))
+        meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
+        head = database.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+        return meta["epoch"], head, int(meta["started_at"])
+
+    return read
+
+
+def append_events(frames: Iterable[LoggedFrame]) -> Write:
+    rows = [(entry.seq, entry.conversation_id, entry.frame) for entry in frames]
+    return lambda database: database.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+
+
+# Conversations
+
+
+def read_conversations() -> Statement[list[Conversation]]:
+    def read(database: sqlite3.Connection) -> list[Conversation]:
+        rows = database.execute("SELECT body FROM conversations").fetchall()
+        return [decode_object(body, Conversation) for (body,) in rows]
+
+    return read
+
+
+def save_conversation(conversation: Conversation) -> Write:
+    row = (conversation.conversation_id, conversation.client_conversation_id, encode_object(conversation))
+    return lambda database: database.execute(
+        "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET body = excluded.body",
+        row,
+    )
+
+
+# Messages
+
+
+def read_last_positions() -> Statement[dict[ConversationId, int]]:
+    """The position of the last item of each conversation that has one."""
+
+    def read(database: sqlite3.Connection) -> dict[ConversationId, int]:
+        return dict(
+            database.execute(
+                "SELECT conversation_id, max(position) FROM messages WHERE position > 0 GROUP BY conversation_id"
+            ).fetchall()
+        )
+
+    return read
+
+
+def read_open_messages() -> Statement[list[Message]]:
+    """Messages that stream or wait."""
+
+    def read(database: sqlite3.Connection) -> list[Message]:
+        rows = database.execute("SELECT body FROM messages WHERE ended = 0").fetchall()
+        return [decode_object(body, Message) for (body,) in rows]
+
+    return read
+
+
+def read_message(message_id: MessageId) -> Statement[Message | None]:
+    def read(database: sqlite3.Connection) -> Message | None:
+        row = database.execute("SELECT body FROM messages WHERE message_id = ?", (message_id,)).fetchone()
+        return None if row is None else decode_object(row[0], Message)
+
+    return read
+
+
+def read_messages(
+    conversation_id: ConversationId, size: int, before: int | None, after: int | None
+) -> Statement[list[Message]]:
+    """Messages from a position on, the nearest first: forward after it, else backward from before it or the end."""
+
+    def read(database: sqlite3.Connection) -> list[Message]:
+        if after is not None:
+            rows = database.execute(
+                "SELECT body FROM messages WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?",
+                (conversation_id, after, size),
+            )
+        else:
+            rows = database.execute(
+                "SELECT body FROM messages WHERE conversation_id = ? AND position < ? ORDER BY position DESC LIMIT ?",
+                (conversation_id, MAX_INTEGER if before is None else before, size),
+            )
+        return [decode_object(body, Message) for (body,) in rows]
+
+    return read
+
+
+def save_message(message: Message) -> Write:
+    row = (
+        message.message_id,
+        message.conversation_id,
+        message.position,
+        message.role,
+        message.run_id,
+        message.status not in (MessageState.STREAMING, MessageState.QUEUED),
+        encode_object(message),
+    )
+    return lambda database: database.execute(
+        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET"
+        " position = excluded.position, run_id = excluded.run_id, ended = excluded.ended, body = excluded.body",
+        row,
+    )
+
+
+# Which message is which of Hermes's rows
+
+
+@attrs.frozen
+class KnownHistory:
+    """Where a conversation's ended messages stand, which row each is, and those that are no row yet, in order."""
+
+    positions: dict[MessageId, int]
+    bindings: dict[str, MessageId]
+    unbound: list[Message]
+
+
+def read_known_history(conversation_id: ConversationId) -> Statement[KnownHistory]:
+    def read(database: sqlite3.Connection) -> KnownHistory:
+        positions = database.execute(
+            "SELECT message_id, position FROM messages WHERE conversation_id = ? AND position > 0 AND ended = 1",
+            (conversation_id,),
+        ).fetchall()
+        bindings = database.execute(
+            "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)
+        ).fetchall()
+        unbound = database.execute(
+            "SELECT body FROM messages m WHERE conversation_id = ? AND position > 0 AND ended = 1 AND role != ?"
+            " AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.message_id = m.message_id) ORDER BY position",
+            (conversation_id, MessageRole.NOTICE),
+        ).fetchall()
+        return KnownHistory(dict(positions), dict(bindings), [decode_object(body, Message) for (body,) in unbound])
+
+    return read
+
+
+def bind_row(conversation_id: ConversationId, row_key: str, message_id: MessageId) -> Write:
+    row = (conversation_id, row_key, message_id)
+    return lambda database: database.execute("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?)", row)
+
+
+# Runs
+
+
+def read_runs(run_ids: Iterable[RunId]) -> Statement[list[Run]]:
+    """These runs, as far as they exist, each once, in the order of the ids."""
+    wanted = list(dict.fromkeys(run_ids))
+
+    def read(database: sqlite3.Connection) -> list[Run]:
+        marks = ",".join("?" * len(wanted))
+        rows = database.execute(f"SELECT run_id, body FROM runs WHERE run_id IN ({marks})", wanted)  # noqa: S608
+        found = {run_id: decode_object(body, Run) for run_id, body in rows}
+        return [found[run_id] for run_id in wanted if run_id in found]
+
+    return read
+
+
+def read_open_runs() -> Statement[list[Run]]:
+    """Runs that have not ended, oldest first."""
+
+    def read(database: sqlite3.Connection) -> list[Run]:
+        rows = database.execute("SELECT body FROM runs WHERE ended = 0").fetchall()
+        return sorted((decode_object(body, Run) for (body,) in rows), key=lambda run: run.created_at)
+
+    return read
+
+
+def save_run(run: Run) -> Write:
+    row = (run.run_id, run.conversation_id, run.ended_at is not None, encode_object(run))
+    return lambda database: database.execute(
+        "INSERT INTO runs VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
+        row,
+    )
+
+
+# Receipts
+
+
+@attrs.frozen
+class StoredSend:
+    """A send that had not come to an end, as it was stored."""
+
+    receipt: Receipt
+    digest: str
+    text: str
+    created_at: Time
+    message: Message | None
+
+
+def read_receipts() -> Statement[list[tuple[str, Receipt]]]:
+    """Content digest and receipt of every send."""
+
+    def read(database: sqlite3.Connection) -> list[tuple[str, Receipt]]:
+        rows = database.execute("SELECT content_digest, body FROM receipts").fetchall()
+        return [(digest, decode_object(body, Receipt)) for digest, body in rows]
+
+    return read
+
+
+def read_open_sends() -> Statement[list[StoredSend]]:
+    """Sends that had not come to an end, in the order of their admission."""
+
+    def read(database: sqlite3.Connection) -> list[StoredSend]:
+        rows = database.execute(
+            "SELECT body, content_digest, text, created_at FROM receipts WHERE open = 1 ORDER BY rowid"
+        ).fetchall()
+        sends = []
+        for body, digest, text, created_at in rows:
+            receipt = decode_object(body, Receipt)
+            message = read_message(receipt.message_id)(database)
+            sends.append(StoredSend(receipt, digest, text or "", Time(created_at), message))
+        return sends
+
+    return read
+
+
+def admit_send(receipt: Receipt, digest: str, text: str, created_at: Time) -> Write:
+    row = (receipt.client_message_id, receipt.conversation_id, digest, text, created_at, encode_object(receipt))
+    return lambda database: database.execute("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, 1, ?)", row)
+
+
+def update_receipt(receipt: Receipt) -> Write:
+    """How far a send has come; its text is kept only until it has come to an end."""
+    is_open = receipt.state in (ReceiptState.ADMITTED, ReceiptState.DISPATCHED)
+    row = (encode_object(receipt), is_open, is_open, receipt.client_message_id)
+    return lambda database: database.execute(
+        "UPDATE receipts SET body = ?, open = ?, text = CASE WHEN ? THEN text END WHERE client_message_id = ?", row
+    )

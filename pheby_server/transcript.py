@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,15 +14,14 @@ from typing import Protocol
 import attrs
 
 from pheby_protocol import limits
-from pheby_protocol.codec import decode_object, encode_object
+from pheby_protocol.codec import encode_object
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, RunId, Seq, Time
+from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, Seq, Time
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
 from pheby_protocol.messages.message import (
     Message,
     MessageCompleted,
     MessageCreated,
-    MessageRole,
     MessageUpdated,
     Origin,
 )
@@ -33,7 +31,17 @@ from pheby_protocol.states import MessageState
 from .boundary import RequestError, sendable
 from .ports import Clock, HermesMessage, HermesPort, IdSource, LiveMessage
 from .sequencer import Change, Sequencer
-from .stores import Store
+from .stores import (
+    Store,
+    bind_row,
+    read_known_history,
+    read_last_positions,
+    read_message,
+    read_messages,
+    read_open_messages,
+    read_runs,
+    save_message,
+)
 
 log = logging.getLogger(__name__)
 
@@ -97,17 +105,8 @@ class Transcript:
 
     async def load(self) -> None:
         """Read what is stored."""
-
-        def work(database: sqlite3.Connection) -> tuple[list[tuple[str, int]], list[str]]:
-            positions = database.execute(
-                "SELECT conversation_id, max(position) FROM messages WHERE position > 0 GROUP BY conversation_id"
-            ).fetchall()
-            return positions, [row[0] for row in database.execute("SELECT body FROM messages WHERE ended = 0")]
-
-        positions, bodies = await self._store.read(work)
-        self._last_position = {ConversationId(found): position for found, position in positions}
-        for body in bodies:
-            message = decode_object(body, Message)
+        self._last_position = await self._store.read(read_last_positions())
+        for message in await self._store.read(read_open_messages()):
             self.open[message.message_id] = message
 
     def open_as_sent(self) -> tuple[Message, ...]:
@@ -152,19 +151,19 @@ class Transcript:
         """Store and announce a new message."""
         self._remember(message)
         event = partial(MessageCreated, conversation_id=message.conversation_id, message=self._as_sent(message))
-        return Change((event,), (partial(_save, message),))
+        return Change((event,), (save_message(message),))
 
     def updated(self, message: Message) -> Change:
         """Store and announce a message of which something other than its text's end changed."""
         self._remember(message)
         event = partial(MessageUpdated, conversation_id=message.conversation_id, message=self._as_sent(message))
-        return Change((event,), (partial(_save, message),))
+        return Change((event,), (save_message(message),))
 
     def completed(self, message: Message) -> Change:
         """Store and announce a message that was streaming and has ended."""
         self._remember(message)
         event = partial(MessageCompleted, conversation_id=message.conversation_id, message=self._as_sent(message))
-        return Change((event,), (partial(_save, message),))
+        return Change((event,), (save_message(message),))
 
     def changed(self, message: Message) -> None:
         """A streaming message's text changed; stored by the next checkpoint."""
@@ -172,7 +171,7 @@ class Transcript:
 
     def checkpoint(self, message: Message) -> Change:
         """Store a streaming message as it is, announcing nothing."""
-        return Change(writes=(partial(_save, message),))
+        return Change(writes=(save_message(message),))
 
     def _remember(self, message: Message) -> None:
         if message.status in (MessageState.STREAMING, MessageState.QUEUED):
@@ -197,7 +196,7 @@ class Transcript:
         forward = after is not None
         # What is read from here on is at least as new as this.
         history_id, as_of_seq = self._conversations.get(conversation_id).history_id, self._sequencer.published_seq
-        found = await self._store.read(partial(_read_page, conversation_id, size + 1, before, after))
+        found = await self._store.read(read_messages(conversation_id, size + 1, before, after))
         # Memory is ahead of the store while a text streams.
         messages = [self.open.get(message.message_id, message) for message in found]
         queued = self._queued(conversation_id) if newest else []
@@ -208,7 +207,7 @@ class Transcript:
         first = kept[0].position if kept else None
         last = kept[-1].position if kept else None
         kept += queued
-        runs = await self._store.read(partial(_read_runs, [message.run_id for message in kept if message.run_id]))
+        runs = await self._store.read(read_runs([message.run_id for message in kept if message.run_id]))
         return Page(tuple(kept), tuple(runs), first, last, more, history_id, as_of_seq)
 
     def _queued(self, conversation_id: ConversationId) -> list[Message]:
@@ -234,7 +233,7 @@ class Transcript:
 
     async def text(self, message_id: MessageId, cursor: ListCursor | None) -> tuple[str, ListCursor | None, Message]:
         """A part of a message's whole text from the cursor on, the cursor of the next part, and the message."""
-        message = self.open.get(message_id) or await self._store.read(partial(_read_message, message_id))
+        message = self.open.get(message_id) or await self._store.read(read_message(message_id))
         if message is None:
             raise RequestError(ErrorCode.NOT_FOUND, "There is no such message.")
         start = 0
@@ -262,20 +261,17 @@ class Transcript:
                 return True
             rows = await self._port.history(conversation_id)
             await self._sequencer.settled()
-            known = await self._store.read(partial(_read_known, conversation_id))
+            known = await self._store.read(read_known_history(conversation_id))
             live = [
                 LiveMessage(message_id=message.message_id, role=message.role, text=message.text)
-                for message in known.messages
-                if message.message_id not in known.bound and message.role is not MessageRole.NOTICE
+                for message in known.unbound
             ]
             found = await self._port.bind(conversation_id, live, known.bindings)
             if self.is_busy(conversation_id):
                 return True
             bindings = known.bindings | {bound.key: bound.message_id for bound in found}
-            change = Change(
-                writes=tuple(partial(_bind, conversation_id, bound.key, bound.message_id) for bound in found)
-            )
-            change += self._take_over(conversation_id, rows, bindings, known.messages)
+            change = Change(writes=tuple(bind_row(conversation_id, bound.key, bound.message_id) for bound in found))
+            change += self._take_over(conversation_id, rows, bindings, known.positions)
             if change != Change():
                 await self._sequencer.log(change)
             self._reconciled.add(conversation_id)
@@ -286,10 +282,9 @@ class Transcript:
         conversation_id: ConversationId,
         rows: Sequence[HermesMessage],
         bindings: dict[str, MessageId],
-        messages: Sequence[Message],
+        positions: dict[MessageId, int],
     ) -> Change:
         """Rows that no message is bound to become messages, in their place among the others."""
-        positions = {message.message_id: message.position for message in messages if message.position is not None}
         taken = sorted(positions.values())
         change = Change()
         waiting: list[HermesMessage] = []
@@ -348,7 +343,7 @@ class Transcript:
             created_at=Time(row.created_at),
             completed_at=Time(row.created_at),
         )
-        return Change(writes=(partial(_save, message), partial(_bind, conversation_id, row.key, message.message_id)))
+        return Change(writes=(save_message(message), bind_row(conversation_id, row.key, message.message_id)))
 
     def _announce(self, conversation_id: ConversationId, head: Position, inserted_at: Position | None) -> Change:
         conversation = self._conversations.get(conversation_id)
@@ -366,84 +361,9 @@ class Transcript:
         return self._conversations.update(conversation) + Change((event,))
 
 
-@attrs.frozen
-class _Known:
-    messages: list[Message]
-    bindings: dict[str, MessageId]
-    bound: set[MessageId]
-
-
 def _size(message: Message) -> int:
     return len(encode_object(message).encode())
 
 
 def _json_bytes(text: str) -> bytes:
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _save(message: Message, database: sqlite3.Connection) -> None:
-    ended = message.status not in (MessageState.STREAMING, MessageState.QUEUED)
-    database.execute(
-        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET"
-        " position = excluded.position, run_id = excluded.run_id, ended = excluded.ended, body = excluded.body",
-        (
-            message.message_id,
-            message.conversation_id,
-            message.position,
-            message.run_id,
-            ended,
-            encode_object(message),
-        ),
-    )
-
-
-def _bind(conversation_id: str, key: str, message_id: str, database: sqlite3.Connection) -> None:
-    database.execute("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?)", (conversation_id, key, message_id))
-
-
-def _read_known(conversation_id: str, database: sqlite3.Connection) -> _Known:
-    bodies = database.execute(
-        "SELECT body FROM messages WHERE conversation_id = ? AND ended = 1 AND position IS NOT NULL ORDER BY position",
-        (conversation_id,),
-    )
-    messages = [decode_object(row[0], Message) for row in bodies]
-    bindings = {
-        key: MessageId(message_id)
-        for key, message_id in database.execute(
-            "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)
-        )
-    }
-    return _Known(messages, bindings, set(bindings.values()))
-
-
-def _read_page(
-    conversation_id: str, size: int, before: int | None, after: int | None, database: sqlite3.Connection
-) -> list[Message]:
-    if after is not None:
-        rows = database.execute(
-            "SELECT body FROM messages WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?",
-            (conversation_id, after, size),
-        )
-    else:
-        rows = database.execute(
-            "SELECT body FROM messages WHERE conversation_id = ? AND position < ? ORDER BY position DESC LIMIT ?",
-            (conversation_id, limits.MAX_INTEGER if before is None else before, size),
-        )
-    return [decode_object(row[0], Message) for row in rows]
-
-
-def _read_message(message_id: str, database: sqlite3.Connection) -> Message | None:
-    row = database.execute("SELECT body FROM messages WHERE message_id = ?", (message_id,)).fetchone()
-    return None if row is None else decode_object(row[0], Message)
-
-
-def _read_runs(run_ids: Sequence[RunId], database: sqlite3.Connection) -> list[Run]:
-    wanted = list(dict.fromkeys(run_ids))
-    if not wanted:
-        return []
-    marks = ",".join("?" * len(wanted))
-    found = {
-        run_id: decode_object(body, Run)
-        for run_id, body in database.execute(f"SELECT run_id, body FROM runs WHERE run_id IN ({marks})", wanted)  # noqa: S608
-    }
-    return [found[run_id] for run_id in wanted if run_id in found]

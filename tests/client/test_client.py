@@ -15,7 +15,7 @@ from pheby import client as client_module
 from pheby.client import FIRST_DELAY, LONGEST_DELAY, Happening
 from pheby_protocol.codec import UnknownMessage
 from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
-from pheby_protocol.ids import ConversationId, RequestId
+from pheby_protocol.ids import ConversationId, RequestId, Time
 from pheby_protocol.messages._base import LoggedEvent, Request
 from pheby_protocol.messages.connection import Ping, Pong, ServerDraining, Snapshot
 from pheby_protocol.messages.conversation import ConversationGet, ConversationGetResult
@@ -265,11 +265,18 @@ async def test_giving_up_while_connecting_leaves_nothing_behind(
     assert "Unclosed" not in caplog.text
 
 
-async def test_leaving_ends_everything(house: House) -> None:
+async def test_leaving_ends_everything(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is still asked is told so, and what is read has an end."""
     async with Client(house.url, SECRET) as client:
-        waiting = asyncio.create_task(client.request(Ping(id=RequestId("late")), Pong))
-    await asyncio.wait([waiting])
-    assert house.server is not None
+        reader = Reader(client)
+        assert house.server is not None
+        monkeypatch.setattr(house.server, "answer", lambda session, request: asyncio.Event().wait())
+        waiting = asyncio.create_task(client.conversations())
+        while not client._answers:
+            await asyncio.sleep(0)
+    with pytest.raises(ConnectionLostError):
+        await asyncio.wait_for(waiting, 5)
+    assert (await reader.until(Disconnected)).final
     assert client._http is not None
     assert client._http.closed
     with pytest.raises(ConnectionLostError):
@@ -311,7 +318,7 @@ async def test_events_come_in_order(house: House, client: Client) -> None:
     assert seqs == sorted(set(seqs))
     said = "".join(each.text for each in reader.seen if isinstance(each, MessageDelta))
     (completed,) = [each.message for each in reader.seen if isinstance(each, MessageCompleted)]
-    assert completed.text == said.rstrip() == "You said: hello world"
+    assert completed.text == said == "You said: hello world "
 
 
 async def test_the_state_comes_before_what_changes_it(client: Client) -> None:
@@ -383,8 +390,7 @@ async def test_an_answer_that_nobody_waits_for_is_dropped(house: House, client: 
     while RequestId("p1") not in client._answers:
         await asyncio.sleep(0)
     asked.cancel()
-    client._answers[RequestId("p1")].cancel()
-    house.whisper('{"type":"pong","id":"p1","server_time":1}')
+    client._receive(Pong(id=RequestId("p1"), server_time=Time(1)))
     await asyncio.wait([asked])
     await client.conversations()
     assert client._answers == {}

@@ -288,8 +288,11 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 60.0]), jump=st.sampled_from([0, 0, -5_000, 5_000]))
     def time_passes(self, seconds: float, jump: int) -> None:
-        self.clock.jump(jump)
-        self.clock.move(seconds)
+        async def move() -> None:
+            self.clock.jump(jump)
+            self.clock.move(seconds)
+
+        self.do(move())
         self.do(self.settle())
 
     @rule(quiet=st.booleans())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pheby_protocol.ids import Seq
-from pheby_server.event_log import EventLog, LoggedFrame
-from pheby_server.stores import Store
+from pheby_server.event_log import EventLog
+from pheby_server.stores import LoggedFrame, Store, append_events
 from pheby_server.testing import CountedIds, FakeClock
 
 
@@ -29,7 +29,7 @@ async def test_epoch_start_and_head_outlive_a_restart(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     log = await EventLog.load(store, CountedIds(), 1_234)
     frames = [LoggedFrame(Seq(seq), "conv_1", f"frame {seq}") for seq in (3, 4, 9)]
-    await store.transact(lambda database: EventLog.append(database, frames))
+    await store.transact(append_events(frames))
     await store.close()
 
     store = await opened(tmp_path)
@@ -53,6 +53,6 @@ async def test_a_seq_is_never_written_twice(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     twice = [LoggedFrame(Seq(1), "conv_1", "a"), LoggedFrame(Seq(1), "conv_1", "b")]
     with pytest.raises(Exception, match="UNIQUE"):
-        await store.transact(lambda database: EventLog.append(database, twice))
+        await store.transact(append_events(twice))
     assert await store.read(lambda database: database.execute("SELECT count(*) FROM events").fetchone()) == (0,)
     await store.close()
