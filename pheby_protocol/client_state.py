@@ -141,13 +141,21 @@ def lost(state: ClientState) -> ClientState:
     return attrs.evolve(state, in_step=False, parts=())
 
 
-def digest(state: ClientState) -> str:
-    """SHA-256 of the canonical JSON of what the screens show. Progress, wishes and bookkeeping are not part of it."""
-    shown: dict[str, Any] = {
-        name: {key: unstructure_object(item) for key, item in getattr(state, name).items()} for name in _COLLECTIONS
+def shown(state: ClientState) -> dict[str, Any]:
+    """What the screens show, as JSON: objects by id, cursor, epoch. Progress, wishes and bookkeeping are left out."""
+    return {
+        "cursor": state.cursor,
+        "epoch": state.epoch,
+        **{
+            name: {key: unstructure_object(item) for key, item in sorted(getattr(state, name).items())}
+            for name in _COLLECTIONS
+        },
     }
-    shown["cursor"], shown["epoch"] = state.cursor, state.epoch
-    canonical = json.dumps(shown, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def digest(state: ClientState) -> str:
+    """SHA-256 of what is shown, as JSON with sorted keys, without white space, printable text as it is, in UTF-8."""
+    canonical = json.dumps(shown(state), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -147,6 +147,7 @@ def _make_converter(*, detailed: bool) -> cattrs.Converter:
     # the nearest class serves: bool is not taken for an int, nor an enumeration for any string.
     for plain, check in ((str, _string), (int, _integer), (bool, _boolean), (JsonObject, _object), (StrEnum, _enum)):
         converter.register_structure_hook(plain, check)
+    converter.register_unstructure_hook(StrEnum, operator.attrgetter("value"))
     for scalar, rule in SCALARS.items():
         hook = _string_rule(rule) if isinstance(rule, StringRule) else _integer_rule(rule)
         converter.register_structure_hook(scalar, hook)

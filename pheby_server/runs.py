@@ -230,10 +230,12 @@ class RunDesk:
         change += self._end_run(run, result)
         change += self._conversations.run_active(run.conversation_id, None)
         if stored is not None:
-            # Hermes had it, but what became of it is not known: never run again on its own.
-            change += self._settle_receipt(stored.receipt, stored.digest, ReceiptEvent.LOSE_SIGHT)
+            # A run that had begun was cut off. One that had not: whether Hermes got it is not known, so it is never
+            # run again on its own.
+            event = ReceiptEvent.LOSE_SIGHT if run.started_at is None else ReceiptEvent.FINISH
+            change += self._settle_receipt(stored.receipt, stored.digest, event)
             if stored.message is not None:
-                change += self._delivery(stored.message, ReceiptState.INDETERMINATE)
+                change += self._delivery(stored.message, RECEIPT.next(stored.receipt.state, event))
         return change
 
     # What clients ask
@@ -273,7 +275,7 @@ class RunDesk:
     def is_busy(self, conversation_id: ConversationId) -> bool:
         """Whether a run is active or about to be."""
         lane = self._lanes.get(conversation_id)
-        return lane is not None and (lane.run is not None or lane.handed is not None)
+        return lane is not None and lane.busy
 
     def open_runs(self) -> tuple[Run, ...]:
         """All runs that have not ended."""

@@ -11,12 +11,14 @@ from .metamodel import metamodel
 from .openapi import openapi
 from .reference import reference_pages
 from .tables import states
+from .transcripts import transcripts
 from .vectors import generated_vectors
 
 SCHEMAS = "schemas/v1"
 VECTORS = "conformance/vectors"
+TRANSCRIPTS = "conformance/transcripts/reducer"
 REFERENCE = "docs/protocol/reference"
-GENERATED_FOLDERS = (SCHEMAS, REFERENCE)
+GENERATED_FOLDERS = (SCHEMAS, REFERENCE, TRANSCRIPTS)
 """Folders that hold nothing else: a file there that is not generated any more is stale."""
 
 
@@ -34,6 +36,7 @@ def generated_files() -> dict[str, str]:
         files[f"{SCHEMAS}/messages/{message['type']}.json"] = _json(message_schema(model, message["name"]))
     files |= {f"{SCHEMAS}/kotlin/{name}": text for name, text in kotlin_files(model, tables).items()}
     files |= {f"{VECTORS}/{name}": _json(vectors) for name, vectors in generated_vectors(model).items()}
+    files |= {f"{TRANSCRIPTS}/{name}": _json(transcript) for name, transcript in transcripts().items()}
     files |= {f"{REFERENCE}/{name}": text for name, text in reference_pages(model).items()}
     return dict(sorted(files.items()))
 

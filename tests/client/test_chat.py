@@ -180,7 +180,7 @@ async def test_conversations_are_made_listed_and_opened(
             if isinstance(happening, RunEnded):
                 break
     keyboard.types("/new Garden", "/list", "/open 2", "/history", "/open 3", "/open x", "/open")
-    lines = await chatted(house, capsys)
+    lines = [line for line in await chatted(house, capsys) if not line.startswith("…")]
     assert lines[0] == "-- Groceries --"
     assert lines[1:3] == ["you: milk", "hermes: You said: milk"]
     assert lines[3] == "-- Garden --"

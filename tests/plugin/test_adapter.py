@@ -351,7 +351,7 @@ async def test_nothing_is_handed_over_where_nobody_sees_what_becomes_of_it(make:
 
 
 async def test_what_waits_behind_a_run_is_not_handed_over_at_the_end(talk: Conversation) -> None:
-    """R5: it is stored as admitted and goes to Hermes after the restart, not into a gateway that goes down."""
+    """It is stored as admitted and goes to Hermes after the restart, not into a gateway that goes down."""
     event = await talk.say("one")
     await talk.begin(event)
     queued = await talk.client.request(

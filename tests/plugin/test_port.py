@@ -235,14 +235,14 @@ async def test_a_chat_with_any_id_is_listed(port: HermesSide, database: FakeData
 
 async def test_history_is_what_was_said(port: HermesSide, database: FakeDatabase) -> None:
     rows = database.session()
-    database.row(rows, "user", "read @\u2060file:/tmp/x please", platform_message_id="msg_1")
+    database.row(rows, "user", "read @\u2060file:/srv/x please", platform_message_id="msg_1")
     database.row(rows, "assistant", "I look.", tool_calls=[CALL])
     database.row(rows, "tool", "contents", tool_call_id="c1")
     database.row(rows, "assistant", "<think>secret</think>Found \ud83d it.", finish_reason="stop")
     database.row(rows, "session_meta", "")
     found = await port.history(CONVERSATION)
     assert [(each.role, each.text) for each in found] == [
-        (MessageRole.USER, "read @file:/tmp/x please"),
+        (MessageRole.USER, "read @file:/srv/x please"),
         (MessageRole.ASSISTANT, "I look."),
         (MessageRole.ASSISTANT, "Found \ufffd it."),
     ]

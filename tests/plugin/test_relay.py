@@ -433,7 +433,7 @@ def test_a_whole_text_is_no_answer_when_a_stream_follows(running: Gateway) -> No
     assert running.told.calls == [("started", "a1", "Found"), completed("Found")]
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "<think>secret</think>", "MEDIA:/tmp/x.png"])
+@pytest.mark.parametrize("text", ["", "\n\n", "<think>secret</think>", "MEDIA:/srv/x.png"])
 def test_a_whole_text_without_anything_to_see_is_none(running: Gateway, text: str) -> None:
     running.send(text, WHOLE)
     running.complete("Hello")
@@ -573,7 +573,7 @@ def test_late_streams_and_chatter_are_no_notices(gateway: Gateway, marks: dict[s
     assert gateway.told.calls == []
 
 
-@pytest.mark.parametrize("text", ["", " \n", "<think>secret</think>", "MEDIA:/tmp/x.png"])
+@pytest.mark.parametrize("text", ["", " \n", "<think>secret</think>", "MEDIA:/srv/x.png"])
 def test_an_empty_notice_is_none(gateway: Gateway, text: str) -> None:
     """H7."""
     gateway.send(text, {"job_id": "job-1"})

@@ -139,12 +139,14 @@ async def test_a_receipt_is_not_told_before_it_is_stored(server: Server, monkeyp
         await held.wait()
         return await real(work, durable=durable)
 
+    await server.events.settled()
     monkeypatch.setattr(server._store, "transact", transact)
     client.send({"type": "message.send", "id": "s", "conversation_id": name, "client_message_id": "m", "text": "x"})
     client.send({"type": "message.receipt", "id": "r", "client_message_id": "m"})
     client.send({"type": "ping", "id": "p"})
-    assert (await client.receive())["id"] == "p"
+    first = await client.receive()
     held.set()
+    assert first["id"] == "p"
     assert (await client.until("message.send.result"))["id"] == "s"
     assert (await client.until("message.receipt.result"))["receipt"]["client_message_id"] == "m"
 
@@ -166,7 +168,8 @@ async def test_history_read_before_an_event_does_not_claim_to_include_it(
     async def slow(work: Any) -> Any:
         found = await real(work)
         read.set()
-        await go_on.wait()
+        async with asyncio.timeout(2):
+            await go_on.wait()
         return found
 
     monkeypatch.setattr(server._store, "read", slow)

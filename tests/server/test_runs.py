@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -962,7 +963,7 @@ async def test_a_run_that_a_restart_interrupted_ends_as_failed_with_the_text_so_
         assert state["seq"] > seq
         page = await rig.history()
         question, answer = page["messages"]
-        assert (question["text"], question["delivery"]) == ("question", "indeterminate")
+        assert (question["text"], question["delivery"]) == ("question", "done")
         assert (answer["message_id"], answer["status"]) == (message_id, "failed")
         assert answer["text"] == ("half an answer" if clean else "half")
         (run,) = page["runs"]
@@ -971,10 +972,24 @@ async def test_a_run_that_a_restart_interrupted_ends_as_failed_with_the_text_so_
             "failed",
             "interrupted_by_restart",
         )
-        assert (await rig.receipt("m1"))["state"] == "indeterminate"
+        assert (await rig.receipt("m1"))["state"] == "done"
         assert rig.hermes.handed_over.empty()
         assert (await rig.send("m2", "next"))["receipt"]["disposition"] == "started"
         assert (await rig.handed_over()).text == "next"
+
+
+async def test_a_send_that_hermes_may_or_may_not_have_got_is_indeterminate_and_never_run_again(tmp_path: Path) -> None:
+    """R-C2: what cannot be told is shown to the owner."""
+    async with crashing(tmp_path) as rig:
+        await rig.send("m1", "question")
+        await rig.handed_over()
+        await rig.events.settled()
+    async with rigged(tmp_path) as rig:
+        assert (await rig.receipt("m1"))["state"] == "indeterminate"
+        page = await rig.history()
+        assert [found["delivery"] for found in page["messages"]] == ["indeterminate"]
+        assert page["runs"][0]["error"]["code"] == "interrupted_by_restart"
+        assert rig.hermes.handed_over.empty()
 
 
 async def test_the_log_tells_how_left_over_runs_end_in_the_order_of_the_contract(tmp_path: Path) -> None:
@@ -992,6 +1007,23 @@ async def test_the_log_tells_how_left_over_runs_end_in_the_order_of_the_contract
         types = [row[0].split('"')[3] for row in rows]
         order = [name for name in types if name in ("message.completed", "run.ended", "message.updated")]
         assert order == ["message.completed", "run.ended", "message.updated"]
+
+
+async def test_the_files_of_a_living_server_are_whole_at_any_moment(tmp_path: Path) -> None:
+    """R-M4: what was acknowledged is in them, as they lie there after kill -9."""
+    async with rigged(tmp_path / "living") as rig:
+        message = await rig.started("m1", "question")
+        rig.events.message_started(rig.name, "half")
+        await rig.send("m2", "waiting")
+        shutil.copytree(tmp_path / "living", tmp_path / "copy")
+        assert (tmp_path / "copy" / "pheby.db-wal").stat().st_size > 0
+    async with rigged(tmp_path / "copy") as rig:
+        assert (await rig.handed_over()).text == "waiting"
+        assert (await rig.receipt("m1"))["state"] == "done"
+        page = await rig.history()
+        assert [found["text"] for found in page["messages"]] == ["question", "", "waiting"]
+        assert page["runs"][0]["run_id"] == message.run_id
+        assert page["runs"][0]["error"]["code"] == "interrupted_by_restart"
 
 
 async def test_a_second_restart_changes_nothing_more(tmp_path: Path) -> None:
@@ -1056,7 +1088,12 @@ async def test_an_old_send_is_not_handed_over_after_a_restart_but_expires(tmp_pa
         clock.jump(runs.HAND_OVER_WITHIN_MS - 60_000)
         await rig.send("m3", "young")
         clock.jump(60_001)
-    async with rigged(tmp_path, clock=clock) as rig:
+    shut = ManualHermes()
+    shut.is_ready.clear()
+    async with rigged(tmp_path, shut, clock=clock) as rig:
+        conversation = (await rig.client.request("conversation.get", conversation_id=rig.name))["conversation"]
+        assert conversation["history_head"] == (await rig.history())["after"]
+        shut.is_ready.set()
         assert (await rig.handed_over()).text == "young"
         assert rig.hermes.handed_over.empty()
         for name in ("m1", "m2"):

@@ -411,6 +411,36 @@ async def test_while_a_run_is_active_rows_wait(rig: Rig) -> None:
     assert await rig.texts() == ["streaming"]
 
 
+async def test_a_send_that_is_being_admitted_does_not_slip_before_older_rows(rig: Rig) -> None:
+    """Its position is given at admission, so rows that would be appended wait until it was their turn."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    real = rig.hermes.bind
+
+    async def bind(*arguments: Any) -> Any:
+        asked.set()
+        async with asyncio.timeout(2):
+            await go_on.wait()
+        return await real(*arguments)
+
+    rig.hermes.bind = bind  # type: ignore[method-assign]
+    rig.hermes.rows[NAME] = [row("1", "older")]
+    rig.client.send({"type": "conversation.history", "id": "h", "conversation_id": NAME})
+    await asked.wait()
+    rig.client.send(
+        {"type": "message.send", "id": "s", "conversation_id": NAME, "client_message_id": "m", "text": "newer"}
+    )
+    while not rig.server.runs.is_busy(NAME):
+        await asyncio.sleep(0)
+    go_on.set()
+    await rig.client.until("message.send.result")
+    message = await rig.hermes.handed_over.get()
+    rig.events.run_started(NAME, message.message_id, Origin.CHAT)
+    rig.hermes.rows[NAME].append(row("2", "newer", MessageRole.USER))
+    rig.events.run_ended(NAME, DONE)
+    await rig.reconciled()
+    assert await rig.texts() == ["older", "newer"]
+
+
 async def test_a_row_that_hermes_writes_late_is_still_bound(rig: Rig) -> None:
     """Hermes stores the last row of a run shortly after its end."""
     reads = 0

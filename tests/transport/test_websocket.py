@@ -406,6 +406,22 @@ async def test_a_silent_peer_is_dropped_within_one_and_a_half_heartbeats(tmp_pat
         await raw.cut()
 
 
+async def test_a_peer_that_uploads_slowly_is_not_silent(tmp_path: Path) -> None:
+    """L2: a pong has to wait behind a large frame, so its bytes count; then frames do."""
+    async with rigged(tmp_path, heartbeat_ms=1_000) as rig:
+        raw = await rig.raw()
+        raw.hello()
+        await raw.until_text("sync.completed")
+        content = json.dumps({"type": "ping", "id": "slow", "filler": "x" * 50_000}).encode()
+        raw.writer.write(bytes([0x81, 0x80 | 126]) + struct.pack(">H", len(content)) + b"\0\0\0\0")
+        for start in range(0, len(content), len(content) // 16):
+            raw.writer.write(content[start : start + len(content) // 16])
+            await asyncio.sleep(0.105)
+        await raw.until_text("pong")
+        assert rig.server.session_count == 1
+        await raw.cut()
+
+
 async def test_a_frozen_socket_costs_bounded_memory_and_the_others_get_everything(tmp_path: Path) -> None:
     """K7: 40 MB go past a client that reads nothing."""
     async with rigged(tmp_path, outbox_bytes=2_097_152, heartbeat_ms=60_000) as rig:
