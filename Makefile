@@ -19,10 +19,12 @@ help:
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make setup                    the development environment and both Hermes lines"
 
-$(VENV)/.made: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Pheby needs Python 3.11 or newer (PYTHON=…)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c constraints.txt
+# Standard output belongs to what was asked for (`make demo SERVE=1` prints JSON), so this speaks on standard error.
+$(VENV)/.made: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Pheby needs Python 3.11 or newer (PYTHON=…)" >&2; exit 1; }
+	@echo "Making the development environment ..." >&2
+	@$(PYTHON) -m venv $(VENV) >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c constraints.txt >&2
 	@mkdir -p .mypy && ln -sfn ../hermes_plugin .mypy/pheby_hermes
 	@touch $@
 
@@ -32,7 +34,7 @@ hermes: $(VENV)/.made
 setup: hermes
 
 demo: $(VENV)/.made
-	@$(BIN)/pheby demo --hermes $(HERMES) $(if $(SAY),--say "$(SAY)") $(if $(SERVE),--serve) $(ARGS)
+	@$(BIN)/pheby demo --hermes $(HERMES) $(if $(SAY),--say '$(subst ','\'',$(SAY))') $(if $(SERVE),--serve) $(ARGS)
 
 check: $(VENV)/.made
 	$(BIN)/ruff format --check --quiet .

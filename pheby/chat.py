@@ -49,6 +49,7 @@ class Screen:
         """So much of the message that is being written has been seen."""
         self._growing = ""
         """The unfinished line at its end."""
+        self._away = False
         self._unanswered: set[RunId] = set()
         self._answered = asyncio.Event()
         self._answered.set()
@@ -80,11 +81,13 @@ class Screen:
                 self._answered.set()
         match happening:
             case Disconnected(final=False):
+                self._away = True
                 self.line("… connection lost, trying again")
             case Disconnected():
                 self.line("… disconnected")
-            case Connected():
-                self.line("… connected")
+            case Connected() if self._away:
+                self._away = False
+                self.line("… connected again")
             case _ if getattr(happening, "conversation_id", None) != self.conversation.conversation_id:
                 pass
             case ConversationUpdated(conversation=conversation):

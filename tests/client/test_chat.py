@@ -368,7 +368,7 @@ async def test_the_connection_is_told(screen: Screen, paper: Paper) -> None:
     screen.show(Disconnected(1006, final=False))
     screen.show(Connected(welcome=None))  # type: ignore[arg-type]
     screen.show(Disconnected(4409, final=True))
-    assert paper.lines == ["… connection lost, trying again", "… connected", "… disconnected"]
+    assert paper.lines == ["… connection lost, trying again", "… connected again", "… disconnected"]
 
 
 async def test_a_new_title_is_kept(screen: Screen, paper: Paper) -> None:
