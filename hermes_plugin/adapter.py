@@ -67,7 +67,7 @@ class PhebyAdapter(BasePlatformAdapter):
         try:
             await self._stop()
             await self._start(self._settings)
-        except (OSError, StoreError) as failure:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, Hermes tries again and the other platforms live
             # The type alone: the text of either may hold a path.
             log.error("connect.failed: %s", type(failure).__name__)
             await self._stop()
@@ -210,3 +210,5 @@ class PhebyAdapter(BasePlatformAdapter):
             chat_id, chat_name=f"Pheby {chat_id}", chat_type="dm", user_id=OWNER, user_name=OWNER
         )
         await self.handle_message(_hermes.typed_event(neutralise(text), source, message_id))
+        if self._relay is not None:
+            self._relay.handed_over(chat_id, message_id)

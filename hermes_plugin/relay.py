@@ -268,22 +268,25 @@ class Relay:
             run.segment.over = True
         self._segments = {key: segment for key, segment in self._segments.items() if not segment.over}
 
-    def _envelope_ended(self, event: EnvelopeEnded) -> None:
-        if event.had_turn or event.message_id is None:
-            return
-        message_id = MessageId(event.message_id)
-        conversation_id = conversation_of(event.chat_id)
+    def handed_over(self, chat_id: str, message_id: str) -> None:
+        """Hermes was given a message of the owner: if nothing comes of it, say so."""
+        self._look_later(chat_id, MessageId(message_id))
 
-        def look_again() -> None:
+    def _envelope_ended(self, event: EnvelopeEnded) -> None:
+        if not event.had_turn and event.message_id is not None:
+            self._look_later(event.chat_id, MessageId(event.message_id))
+
+    def _look_later(self, chat_id: str, message_id: MessageId) -> None:
+        def look() -> None:
             if self._over:
                 return
-            if self.turns.open_envelopes(event.chat_id):
-                # Perhaps the replay of this one, perhaps something else.
-                self._later(LOST_SECONDS, look_again)
+            if self.turns.open_envelopes(chat_id):
+                # Perhaps the one of this message, perhaps its replay, perhaps something else.
+                self._later(LOST_SECONDS, look)
             else:
-                self._events.run_lost(conversation_id, message_id)
+                self._events.run_lost(conversation_of(chat_id), message_id)
 
-        self._later(LOST_SECONDS, look_again)
+        self._later(LOST_SECONDS, look)
 
     def _run_of(self, facts: Mapping[str, object]) -> _Run | None:
         """The run that a hook speaks of, when it is an owner's open turn."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
     Message,
@@ -38,21 +40,42 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
 
+_TROUBLE = (AuthenticationError, ConnectionLostError, RequestFailedError, TimeoutError)
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+"""A model's text may hold sequences that a terminal obeys."""
+
+
 class Screen:
     """What is shown of one conversation, written as it comes."""
 
-    def __init__(self, terminal: Terminal, conversation: Conversation) -> None:
+    def __init__(self, terminal: Terminal, conversation: Conversation, *, chatty: bool = True) -> None:
         self._terminal = terminal
+        self._chatty = chatty
+        """Whether to say that the agent works."""
         self.conversation = conversation
         self._writing: MessageId | None = None
         self._shown = ""
         """So much of the message that is being written has been seen."""
         self._growing = ""
         """The unfinished line at its end."""
+        self._seen: set[MessageId] = set()
+        """Messages that were shown to their end."""
         self._away = False
         self._unanswered: set[RunId] = set()
+        self._still_open: set[RunId] = set()
+        """Runs that the parts of a snapshot name."""
         self._answered = asyncio.Event()
         self._answered.set()
+
+    @property
+    def away(self) -> bool:
+        """Whether the connection is gone."""
+        return self._away
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._unanswered)
 
     def asked(self, run_id: RunId) -> None:
         """A message was sent; its answer is to come."""
@@ -71,14 +94,43 @@ class Screen:
     def line(self, text: str) -> None:
         """One line of its own."""
         self._stop_writing()
-        self._terminal.line(text)
+        self._terminal.line(text.translate(_CONTROL))
+
+    def catch_up(self, messages: Iterable[Message]) -> None:
+        """Show what was said while the connection was gone."""
+        for message in messages:
+            if message.role is not MessageRole.USER and message.message_id not in self._seen:
+                self._write_whole(message)
+
+    def already(self, message: Message, mark: str) -> None:
+        """Show a message of the history."""
+        self.line(f"{_speaker(message)}: {message.text}{mark}")
+        self._seen.add(message.message_id)
+
+    def _write_whole(self, message: Message) -> None:
+        self._become(message.message_id, message.text)
+        self._stop_writing()
+        self._seen.add(message.message_id)
+
+    def _ended(self, runs: set[RunId]) -> None:
+        self._unanswered -= runs
+        if not self._unanswered:
+            self._answered.set()
 
     def show(self, happening: Happening) -> None:
         """Show what happened, where it belongs to this conversation."""
-        if isinstance(happening, RunEnded):
-            self._unanswered.discard(happening.run.run_id)
-            if not self._unanswered:
-                self._answered.set()
+        match happening:
+            case RunEnded(run=run):
+                self._ended({run.run_id})
+            case Disconnected(final=True):
+                self._ended(set(self._unanswered))
+            case Snapshot(part=part, last=last, runs=runs) if self._away:
+                self._still_open = ({*self._still_open} if part else set()) | {run.run_id for run in runs}
+                if last:
+                    # What ended while the connection was gone is not told again.
+                    self._ended(self._unanswered - self._still_open)
+            case _:
+                pass
         match happening:
             case Disconnected(final=False):
                 self._away = True
@@ -99,11 +151,10 @@ class Screen:
             case MessageReplaced(message_id=message_id, text=text):
                 self._become(message_id, text)
             case MessageCompleted(message=message):
-                self._become(message.message_id, message.text)
-                self._stop_writing()
+                self._write_whole(message)
             case RunProgress(text=text):
                 self.line(f"… {text}")
-            case RunStarted():
+            case RunStarted() if self._chatty:
                 self.line("… working")
             case RunEnded(run=run) if run.status is RunState.FAILED:
                 self.line(f"! {run.error.message if run.error else 'The run failed.'}")
@@ -117,6 +168,7 @@ class Screen:
             self._append(message.message_id, message.text)
         elif message.role is not MessageRole.USER:
             self.line(f"{_speaker(message)}: {message.text}")
+            self._seen.add(message.message_id)
 
     def _append(self, message_id: MessageId, text: str) -> None:
         if not text:
@@ -124,6 +176,7 @@ class Screen:
         if self._writing != message_id:
             self._stop_writing()
             self._writing, self._growing = message_id, "hermes: "
+        text = text.translate(_CONTROL)
         self._shown += text
         *whole, self._growing = (self._growing + text).split("\n")
         for line in whole:
@@ -131,6 +184,7 @@ class Screen:
         self._terminal.unfinished(self._growing)
 
     def _become(self, message_id: MessageId, text: str) -> None:
+        text = text.translate(_CONTROL)
         if self._writing == message_id and not text.startswith(self._shown):
             self._stop_writing()
         self._append(message_id, text[len(self._shown) :] if self._writing == message_id else text)
@@ -146,15 +200,19 @@ async def say(url: str, secret: str, text: str) -> int:
     try:
         async with Client(url, secret, name="pheby-say") as client:
             conversation = await client.create_conversation()
-            screen = Screen(PlainTerminal(), conversation)
+            screen = Screen(PlainTerminal(), conversation, chatty=False)
             screen.line(f"you: {text}")
             receipt = await client.send(conversation.conversation_id, text)
+            screen.asked(receipt.run_id)
             async for happening in client.happenings():
-                if not isinstance(happening, Connected | RunStarted):
-                    screen.show(happening)
-                if isinstance(happening, RunEnded) and happening.run.run_id == receipt.run_id:
-                    return 0 if happening.run.status is RunState.COMPLETED else 1
-    except (AuthenticationError, ConnectionLostError, RequestFailedError) as failure:
+                screen.show(happening)
+                if not screen.waits:
+                    break
+            await _catch_up(client, screen)
+            page = await client.history(conversation.conversation_id)
+            ended = [run.status for run in page.runs if run.run_id == receipt.run_id]
+            return 0 if ended == [RunState.COMPLETED] else 1
+    except _TROUBLE as failure:
         print(f"pheby: {failure}", file=sys.stderr)
     return 1
 
@@ -178,14 +236,22 @@ async def chat(url: str, secret: str) -> int:
                     with contextlib.suppress(asyncio.CancelledError):
                         await watcher
         return 0
-    except (AuthenticationError, ConnectionLostError, RequestFailedError) as failure:
+    except _TROUBLE as failure:
         print(f"pheby: {failure}", file=sys.stderr)
         return 1
 
 
 async def _watch(client: Client, screen: Screen) -> None:
     async for happening in client.happenings():
+        was_away = screen.away
         screen.show(happening)
+        if was_away and isinstance(happening, Connected):
+            await _catch_up(client, screen)
+
+
+async def _catch_up(client: Client, screen: Screen) -> None:
+    with contextlib.suppress(ConnectionLostError, RequestFailedError, TimeoutError):
+        screen.catch_up((await client.history(screen.conversation.conversation_id)).messages)
 
 
 async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
@@ -244,7 +310,7 @@ async def _show_history(client: Client, screen: Screen) -> None:
     page = await client.history(screen.conversation.conversation_id)
     for message in page.messages:
         mark = "" if message.status is MessageState.COMPLETED else f" ({message.status})"
-        screen.line(f"{_speaker(message)}: {message.text}{mark}")
+        screen.already(message, mark)
 
 
 def _speaker(message: Message) -> str:

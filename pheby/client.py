@@ -127,7 +127,7 @@ class Client:
 
     async def __aenter__(self) -> Self:
         # The time is that of the upgrade; a connection that stands is watched by its heartbeat.
-        self._http = aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(total=CONNECT_SECONDS))
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CONNECT_SECONDS))
         self._task = asyncio.create_task(self._keep_up(), name="pheby-client")
         try:
             await self.connected()

@@ -56,6 +56,9 @@ class PlainTerminal:
 
         def read() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits for the rest
+                reconfigure = getattr(sys.stdin, "reconfigure", None)
+                if reconfigure is not None:
+                    reconfigure(errors="replace")
                 for line in sys.stdin:
                     loop.call_soon_threadsafe(queue.put_nowait, line.rstrip("\n"))
                 loop.call_soon_threadsafe(queue.put_nowait, None)

@@ -26,7 +26,16 @@ from pheby_protocol.messages.message import (
     Origin,
     Receipt,
 )
-from pheby_protocol.messages.run import Run, RunEnded, RunError, RunErrorCode, RunProgress, RunStarted, RunUpdated
+from pheby_protocol.messages.run import (
+    Run,
+    RunEnded,
+    RunError,
+    RunErrorCode,
+    RunProgress,
+    RunReason,
+    RunStarted,
+    RunUpdated,
+)
 from pheby_protocol.states import (
     MESSAGE,
     RECEIPT,
@@ -579,7 +588,8 @@ class RunDesk:
 
     def _close_texts(self, lane: _Lane, run: Run, result: RunResult) -> Change:
         """End the text that still streams; where Hermes declared an answer that nobody has seen, show it."""
-        answer = sendable(result.final_text or "") if result.outcome is Outcome.COMPLETED else ""
+        tells = result.outcome is Outcome.COMPLETED or result.reason is RunReason.MAX_ITERATIONS
+        answer = sendable(result.final_text or "") if tells else ""
         streaming = self._messages.open.get(lane.streaming) if lane.streaming is not None else None
         if streaming is not None:
             if answer:

@@ -190,7 +190,10 @@ class Transcript:
         self._conversations.get(conversation_id)
         if before is not None and after is not None:
             raise RequestError(ErrorCode.INVALID_MESSAGE, "Give before or after, not both.")
-        await self.reconcile(conversation_id)
+        try:
+            await self.reconcile(conversation_id)
+        except Exception as failure:
+            log.warning("history.not_reconciled", exc_info=failure)
         size = min(limit or limits.DEFAULT_HISTORY_LIMIT, limits.MAX_HISTORY_LIMIT)
         newest = before is None and after is None
         forward = after is not None

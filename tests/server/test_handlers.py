@@ -11,6 +11,7 @@ import pytest
 
 from pheby_protocol.messages._base import Request
 from pheby_protocol.messages.connection import AccessMode, Hello
+from pheby_protocol.messages.message import Origin
 from pheby_protocol.registry import REGISTRY, Kind
 from pheby_server.handlers import HANDLERS
 from pheby_server.server import Server
@@ -158,7 +159,7 @@ async def test_history_read_before_an_event_does_not_claim_to_include_it(
     client = await in_step(server)
     made = await client.request("conversation.create", client_conversation_id="c1")
     name = made["conversation"]["conversation_id"]
-    server.events.run_started(name, None, "chat")  # type: ignore[arg-type]
+    server.events.run_started(name, None, Origin.CHAT)
     message_id = server.events.message_started(name, "text")
     await server.events.settled()
     read = asyncio.Event()

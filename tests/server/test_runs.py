@@ -461,6 +461,22 @@ async def test_a_run_that_hermes_begins_meanwhile_goes_first(rig: Rig) -> None:
     assert ended == [own, receipt["run_id"]]
 
 
+async def test_a_send_that_had_to_step_back_is_still_the_first(rig: Rig) -> None:
+    rig.hermes.is_ready.clear()
+    for number in (1, 2, 3):
+        await rig.send(f"m{number}", f"text {number}")
+    rig.events.run_started(rig.name, None, Origin.BACKGROUND)
+    rig.hermes.is_ready.set()
+    async with asyncio.timeout(2):
+        await asyncio.gather(*rig.server.runs._tasks)
+    assert rig.hermes.handed_over.empty()
+    for number in (1, 2, 3):
+        rig.events.run_ended(rig.name, DONE)
+        message = await rig.handed_over()
+        assert message.text == f"text {number}"
+        rig.events.run_started(rig.name, message.message_id, Origin.CHAT)
+
+
 @pytest.mark.parametrize("broken", ["ready", "hand_over"])
 @pytest.mark.parametrize("queued", [False, True])
 async def test_a_hand_over_that_breaks_ends_the_run_and_the_next_send_goes(
@@ -631,6 +647,18 @@ async def test_after_the_end_nothing_changes_the_run(rig: Rig) -> None:
     rig.events.message_appended(message_id, "LATE")
     page = await rig.history()
     assert [found["text"] for found in page["messages"]] == ["hi", "text", "next"]
+
+
+async def test_the_owners_words_are_not_hermess_to_change(rig: Rig) -> None:
+    sent = await rig.started("m1", "mine")
+    waiting = (await rig.send("m2", "mine too"))["receipt"]["message_id"]
+    before = (await rig.history())["messages"]
+    for message_id in (sent.message_id, MessageId(waiting), MessageId("msg_unknown")):
+        rig.events.message_appended(message_id, "x")
+        rig.events.message_replaced(message_id, "x")
+        rig.events.message_ended(message_id, interim=True)
+    await rig.events.settled()
+    assert (await rig.history())["messages"] == before
 
 
 async def test_a_second_text_ends_the_first_as_interim(rig: Rig) -> None:
