@@ -66,6 +66,9 @@ else:
         raise AttributeError(name)
 
 
+MAX_CLARIFICATIONS = 8
+"""More than a model can ask at once."""
+
 __all__ = ["BasePlatformAdapter", "MessageEvent", "SendResult"]
 
 
@@ -206,10 +209,29 @@ def gateway_open(adapter: BasePlatformAdapter) -> bool:
     )
 
 
+def session_key(adapter: BasePlatformAdapter, suffix: str) -> str | None:
+    """The key, with this ending, of a session whose guard Hermes holds."""
+    active = getattr(adapter, "_active_sessions", None) or {}
+    return next((key for key in list(active) if key.endswith(suffix)), None)
+
+
 def session_busy(adapter: BasePlatformAdapter, suffix: str) -> bool:
     """Whether Hermes still holds the guard of the session whose key ends like this."""
-    active = getattr(adapter, "_active_sessions", None) or {}
-    return any(key.endswith(suffix) for key in list(active))
+    return session_key(adapter, suffix) is not None
+
+
+def cancel_clarifications(session_key: str) -> None:
+    """Release the agent of a session from every question that waits for an answer."""
+    try:
+        from tools import clarify_gateway
+    except ImportError:
+        return
+    # 0.22 knows a word for it; on 0.19 the words reach a model that is interrupted and does not read them.
+    answer = getattr(clarify_gateway, "CANCELLED", "[cancelled]")
+    for _ in range(MAX_CLARIFICATIONS):
+        entry = clarify_gateway.get_pending_for_session(session_key, include_choice_prompts=True)
+        if entry is None or not clarify_gateway.resolve_gateway_clarify(entry.clarify_id, answer):
+            return
 
 
 def streaming_enabled(adapter: BasePlatformAdapter, platform_name: str) -> bool:

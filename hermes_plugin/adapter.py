@@ -26,6 +26,8 @@ from .typed import neutralise
 log = logging.getLogger(__name__)
 
 OWNER = "owner"
+INTERRUPT_SECONDS = 0.3
+"""So long an interruption takes to be noticed at most."""
 STOP_SECONDS = 4.0
 """Hermes cuts `disconnect` off after five."""
 
@@ -117,7 +119,7 @@ class PhebyAdapter(BasePlatformAdapter):
                 await listener.stop()
 
     def _features(self) -> HermesFeatures:
-        return HermesFeatures(version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM))
+        return HermesFeatures(version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM), cancel=True)
 
     # Hermes: what the agent says
 
@@ -212,3 +214,11 @@ class PhebyAdapter(BasePlatformAdapter):
         await self.handle_message(_hermes.typed_event(neutralise(text), source, message_id))
         if self._relay is not None:
             self._relay.handed_over(chat_id, message_id)
+
+    async def interrupt(self, chat_id: str) -> None:
+        suffix = f":{PLATFORM}:dm:{chat_id}"
+        session_key = _hermes.session_key(self, suffix) or f"agent:main{suffix}"
+        await self.interrupt_session_activity(session_key, chat_id)
+        # A question holds the agent's thread until it is answered; answered too early, the run would go on.
+        await asyncio.sleep(INTERRUPT_SECONDS)
+        _hermes.cancel_clarifications(session_key)

@@ -42,6 +42,9 @@ class Gateway(Protocol):
     async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
         """Give Hermes a message of the owner."""
 
+    async def interrupt(self, chat_id: str) -> None:
+        """Stop what Hermes does in a chat."""
+
 
 class HermesSide:
     """The HermesPort of one adapter. Database reads run in threads and are short."""
@@ -74,6 +77,9 @@ class HermesSide:
         if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
             raise Unavailable
         await self._gateway.deliver(chat_id, message.text, message.message_id)
+
+    async def interrupt(self, conversation_id: ConversationId) -> None:
+        await self._gateway.interrupt(chat_of(conversation_id))
 
     async def conversations(self) -> Sequence[HermesConversation]:
         sessions = await asyncio.to_thread(self._read, None)

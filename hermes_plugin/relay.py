@@ -88,6 +88,8 @@ class Relay:
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
+        self._stopping: set[str] = set()
+        """Chats in which something was interrupted and has not ended: what Hermes says about that is chatter."""
         self._over = False
         """Shut down: nothing is told any more."""
 
@@ -102,6 +104,8 @@ class Relay:
         self._act(self.turns.processing_completed(chat_id, envelope, outcome))
 
     def interrupted(self, chat_id: str) -> None:
+        if self.turns.open_envelopes(chat_id):
+            self._stopping.add(chat_id)
         self._act(self.turns.interrupt_requested(chat_id))
 
     def hook(self, name: str, facts: Mapping[str, object], chat_id: str) -> None:
@@ -163,7 +167,8 @@ class Relay:
 
     def _send_outside(self, chat_id: str, content: str, marks: Mapping[str, object]) -> str:
         text = clean_text(content)
-        if marks.get("expect_edits") or marks.get("_interim_send") or not text:
+        chatter = marks.get("expect_edits") or marks.get("_interim_send") or chat_id in self._stopping
+        if not text or (chatter and not marks.get("job_id")):
             # A late text of a run that has ended, or chatter.
             return self._new_id()
         origin = Origin.CRON if marks.get("job_id") else Origin.SYSTEM
@@ -273,6 +278,8 @@ class Relay:
         self._look_later(chat_id, MessageId(message_id))
 
     def _envelope_ended(self, event: EnvelopeEnded) -> None:
+        if not self.turns.open_envelopes(event.chat_id):
+            self._stopping.discard(event.chat_id)
         if not event.had_turn and event.message_id is not None:
             self._look_later(event.chat_id, MessageId(event.message_id))
 

@@ -26,6 +26,7 @@ from pheby_protocol.ids import (
     ListCursor,
     Position,
     RequestId,
+    RunId,
 )
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
 from pheby_protocol.messages._base import Event, Request, Result
@@ -48,6 +49,7 @@ from pheby_protocol.messages.conversation import (
 )
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 from pheby_protocol.messages.message import IfBusy, MessageSend, MessageSendResult, Receipt
+from pheby_protocol.messages.run import Run, RunCancel, RunCancelResult
 from pheby_protocol.version import SUPPORTED_VERSIONS
 
 FIRST_DELAY: Final = 0.25
@@ -226,6 +228,11 @@ class Client:
                 return result.receipt
             except ConnectionLostError:
                 await self.connected()
+
+    async def cancel(self, run_id: RunId, *, drop_queued: bool = False) -> Run:
+        """Cancel a run; the run as it is then. It may yet be faster than the cancel."""
+        asked = RunCancel(id=self._next_id(), run_id=run_id, drop_queued=drop_queued)
+        return (await self.request(asked, RunCancelResult)).run
 
     async def request(self, request: Request, result: type[R]) -> R:
         """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""

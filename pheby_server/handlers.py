@@ -120,6 +120,12 @@ async def _send(desks: Desks, request: message.MessageSend) -> Result:
     return message.MessageSendResult(id=request.id, receipt=receipt)
 
 
+@_handles(run.RunCancel, AccessMode.MANAGE)
+async def _cancel(desks: Desks, request: run.RunCancel) -> Result:
+    cancelled = await desks.runs.cancel(request.run_id, request.client_message_id, drop_queued=request.drop_queued)
+    return run.RunCancelResult(id=request.id, run=cancelled, as_of_seq=desks.published_seq)
+
+
 @_handles(message.MessageReceipt, AccessMode.READ_ONLY)
 async def _receipt(desks: Desks, request: message.MessageReceipt) -> Result:
     # Nothing is acknowledged that is not stored yet.
@@ -146,7 +152,6 @@ async def _not_offered(_: Desks, __: Request) -> Result:
 for _cls, _access in (
     (conversation.ConversationRename, AccessMode.MANAGE),
     (conversation.ConversationDelete, AccessMode.FULL),
-    (run.RunCancel, AccessMode.MANAGE),
     (ApprovalRespond, AccessMode.FULL),
     (clarification.ClarificationRespond, AccessMode.MANAGE),
     (attachment.AttachmentGet, AccessMode.READ_ONLY),

@@ -24,6 +24,7 @@ class HermesFeatures:
 
     version: str
     streaming: bool
+    cancel: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -111,6 +112,9 @@ class HermesPort(Protocol):
 
         Raises Unavailable when the conversation is not free after all: Hermes has not seen the message.
         """
+
+    async def interrupt(self, conversation_id: ConversationId) -> None:
+        """Stop what Hermes does in this conversation. Harmless when it does nothing; the end is told as any other."""
 
     async def conversations(self) -> Sequence[HermesConversation]:
         """All of this platform's conversations that Hermes has stored."""

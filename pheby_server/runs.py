@@ -58,6 +58,7 @@ from .stores import (
     read_open_runs,
     read_open_sends,
     read_receipts,
+    read_runs,
     save_run,
     update_receipt,
 )
@@ -66,6 +67,8 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.25
+CANCEL_SECONDS: Final = 1.8
+"""When Hermes has not ended a cancelled run by then, it is ended for the clients; what still comes is fenced off."""
 HAND_OVER_WITHIN_MS: Final = 15 * 60 * 1_000
 """After a restart an older send is not handed over any more: the owner has moved on."""
 
@@ -79,6 +82,8 @@ ERROR_TEXTS: Final[dict[RunErrorCode, str]] = {
     RunErrorCode.TIMED_OUT: "It took too long.",
     RunErrorCode.INTERNAL: "Something went wrong in Hermes.",
 }
+
+_FENCED: Final = 256
 
 _RUN_EVENT: Final = {
     Outcome.COMPLETED: RunEvent.COMPLETE,
@@ -145,6 +150,10 @@ class _Lane:
     streaming: MessageId | None = None
     spoke: Message | None = None
     """The last text of the active run."""
+    cancel: RunReason | None = None
+    """Why the run that is active, or about to be, was cancelled."""
+    watch: Timer | None = None
+    """Ends a cancelled run that Hermes does not end."""
 
     @property
     def busy(self) -> bool:
@@ -176,6 +185,8 @@ class RunDesk:
         self._lanes: dict[ConversationId, _Lane] = {}
         self._receipts: dict[ClientMessageId, tuple[str, Receipt]] = {}
         """Content digest and receipt of every send."""
+        self._fenced: deque[MessageId] = deque(maxlen=_FENCED)
+        """Sends whose runs were ended before Hermes began them: what it says of them is not told."""
         self._dirty: set[MessageId] = set()
         self._checkpoint_timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -236,7 +247,7 @@ class RunDesk:
             if message.run_id == run.run_id and message.role is not MessageRole.USER:
                 change += self._end_message(message, Outcome.FAILED, final=False)
         result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERRUPTED_BY_RESTART)
-        change += self._end_run(run, result)
+        change += self._end_run(run, result)[1]
         change += self._conversations.run_active(run.conversation_id, None)
         if stored is not None:
             # A run that had begun was cut off. One that had not: whether Hermes got it is not known, so it is never
@@ -264,15 +275,43 @@ class RunDesk:
         lane = self._lane(conversation_id)
         if lane.busy and if_busy is IfBusy.REJECT:
             raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
-        send, change = self._admit(lane, client_message_id, text, digest)
+        current = self._current_run(lane) if if_busy is IfBusy.INTERRUPT and self._port.features.cancel else None
+        send, change = self._admit(lane, client_message_id, text, digest, first=current is not None)
         admitted = send.receipt
         try:
             await self._sequencer.log(change, durable=True)
         except Exception:
             self._forget(lane, send)
             raise
+        if current is not None and (now := self._current_run(lane)) is not None and now.run_id == current.run_id:
+            self._cancel(lane, current.run_id, RunReason.SUPERSEDED)
         self._next(lane)
         return admitted
+
+    async def cancel(
+        self, run_id: RunId | None, client_message_id: ClientMessageId | None, *, drop_queued: bool
+    ) -> Run:
+        """Cancel a run, named by its id or by its send, and return it as it is then; an ended one stays as it is.
+
+        It ends as any other, and may yet be faster than the cancel. Raises RequestError not_found.
+        """
+        if run_id is None:
+            if client_message_id is None:
+                raise RequestError(ErrorCode.INVALID_MESSAGE, "Name a run or a message.")
+            run_id = self.receipt(client_message_id).run_id
+        lane = next((lane for lane in self._lanes.values() if run_id in self._runs_of(lane)), None)
+        if lane is None:
+            await self._sequencer.settled()
+            found = await self._store.read(read_runs([run_id]))
+            if not found:
+                raise RequestError(ErrorCode.NOT_FOUND, "There is no such run.")
+            return found[0]
+        if drop_queued:
+            for send in [send for send in lane.waiting if send.run.run_id != run_id]:
+                self._cancel(lane, send.run.run_id, RunReason.REQUESTED)
+        run = self._cancel(lane, run_id, RunReason.REQUESTED)
+        await self._sequencer.settled()
+        return run
 
     def receipt(self, client_message_id: ClientMessageId) -> Receipt:
         """What became of a send. Raises RequestError not_found when it was never admitted."""
@@ -294,6 +333,64 @@ class RunDesk:
             runs += [lane.handed.run] if lane.handed is not None else []
             runs += [send.run for send in lane.waiting]
         return tuple(runs)
+
+    def _runs_of(self, lane: _Lane) -> dict[RunId, Run]:
+        current = self._current_run(lane)
+        return {run.run_id: run for run in [*([current] if current else []), *(send.run for send in lane.waiting)]}
+
+    @staticmethod
+    def _current_run(lane: _Lane) -> Run | None:
+        """The run that is active or about to be."""
+        return lane.run if lane.run is not None else lane.handed.run if lane.handed is not None else None
+
+    def _cancel(self, lane: _Lane, run_id: RunId, reason: RunReason) -> Run:
+        """The run as it is after the cancel: ended when Hermes has never seen it, else on its way to its end."""
+        unseen = [send for send in lane.waiting if send.run.run_id == run_id]
+        if lane.handed is not None and lane.handed.receipt.state is ReceiptState.ADMITTED:
+            unseen += [lane.handed] if lane.handed.run.run_id == run_id else []
+        for send in unseen:
+            if lane.handed is send:
+                lane.handed = None
+            else:
+                lane.waiting.remove(send)
+            change = self._drop(send, ReceiptEvent.FINISH, reason)
+            self._sequencer.log(change)
+            self._next(lane)
+            return send.run
+        run = self._current_run(lane)
+        assert run is not None
+        if lane.cancel is None:
+            lane.cancel = reason
+            lane.watch = self._clock.call_later(CANCEL_SECONDS, partial(self._give_up, lane, run_id))
+            self._interrupt(lane)
+        return self._current_run(lane) or run
+
+    def _interrupt(self, lane: _Lane) -> None:
+        if lane.run is not None and lane.run.status is not RunState.CANCELLING:
+            lane.run = attrs.evolve(lane.run, status=RUN.next(lane.run.status, RunEvent.CANCEL))
+            event = partial(RunUpdated, conversation_id=lane.conversation_id, run=lane.run)
+            self._sequencer.log(Change((event,), (save_run(lane.run),)))
+        self._spawn(self._ask_to_stop(lane.conversation_id))
+
+    async def _ask_to_stop(self, conversation_id: ConversationId) -> None:
+        try:
+            await self._port.interrupt(conversation_id)
+        except Exception as failure:
+            # The run is ended for the clients all the same.
+            log.error("interrupt.failed", exc_info=failure)
+
+    def _give_up(self, lane: _Lane, run_id: RunId) -> None:
+        """Hermes does not end a cancelled run: end it for the clients. The lane is free when Hermes is."""
+        lane.watch = None
+        run = self._current_run(lane)
+        if run is None or run.run_id != run_id:
+            return
+        log.warning("run.cancel_slow: ended for the clients, Hermes goes on")
+        if lane.run is not None:
+            self.run_ended(lane.conversation_id, RunResult(outcome=Outcome.CANCELLED))
+        elif lane.handed is not None:
+            self._fenced.append(lane.handed.message.message_id)
+            self.run_lost(lane.conversation_id, lane.handed.message.message_id)
 
     def _forget(self, lane: _Lane, send: _Send) -> None:
         """Undo an admission that could not be stored."""
@@ -322,7 +419,10 @@ class RunDesk:
         if not text.strip():
             raise RequestError(ErrorCode.INVALID_MESSAGE, "The text is empty.")
 
-    def _admit(self, lane: _Lane, client_message_id: ClientMessageId, text: str, digest: str) -> tuple[_Send, Change]:
+    def _admit(
+        self, lane: _Lane, client_message_id: ClientMessageId, text: str, digest: str, *, first: bool = False
+    ) -> tuple[_Send, Change]:
+        """Take a send in; `first`: before all others that wait, since it takes the place of the active run."""
         now = Time(self._clock.now_ms())
         queued = lane.busy
         run = Run(
@@ -352,14 +452,17 @@ class RunDesk:
             client_message_id=client_message_id,
             message_id=message.message_id,
             conversation_id=lane.conversation_id,
-            disposition=Disposition.QUEUED if queued else Disposition.STARTED,
+            disposition=Disposition.INTERRUPTED if first else Disposition.QUEUED if queued else Disposition.STARTED,
             state=ReceiptState.ADMITTED,
             run_id=run.run_id,
             duplicate=False,
         )
         send = _Send(receipt, text, digest, now, message, run)
         self._receipts[client_message_id] = (digest, receipt)
-        lane.waiting.append(send)
+        if first:
+            lane.waiting.appendleft(send)
+        else:
+            lane.waiting.append(send)
         change = self._messages.created(message)
         if queued:
             change += Change((partial(RunUpdated, conversation_id=lane.conversation_id, run=run),), (save_run(run),))
@@ -387,6 +490,8 @@ class RunDesk:
             await self._sequencer.settled()
             while lane.handed is send:
                 await self._port.ready(lane.conversation_id)
+                if lane.handed is not send:
+                    return
                 if lane.run is not None:
                     # Hermes began something by itself meanwhile; its end brings us back.
                     lane.handed = None
@@ -431,9 +536,9 @@ class RunDesk:
     def _delivery(self, message: Message, state: ReceiptState) -> Change:
         return self._messages.updated(attrs.evolve(message, delivery=state))
 
-    def _drop(self, send: _Send, event: ReceiptEvent) -> Change:
+    def _drop(self, send: _Send, event: ReceiptEvent, reason: RunReason | None = None) -> Change:
         """End a send that Hermes has never seen."""
-        change = self._end_run(send.run, RunResult(outcome=Outcome.CANCELLED))
+        send.run, change = self._end_run(send.run, RunResult(outcome=Outcome.CANCELLED, reason=reason))
         change += self._move_receipt(send, event) + self._place(send, MessageEvent.CANCEL)
         return change + self._delivery(send.message, send.receipt.state)
 
@@ -453,6 +558,9 @@ class RunDesk:
     # From Hermes (GatewayEvents)
 
     def run_started(self, conversation_id: ConversationId, message_id: MessageId | None, origin: Origin) -> RunId:
+        if message_id in self._fenced:
+            self._spawn(self._ask_to_stop(conversation_id))
+            return RunId(f"run_{self._ids.token()}")
         change = self._conversations.ensure(conversation_id)
         lane = self._lane(conversation_id)
         if lane.run is not None:
@@ -475,6 +583,9 @@ class RunDesk:
         lane.run = run
         change += Change((partial(RunStarted, conversation_id=conversation_id, run=run),), (save_run(run),))
         self._sequencer.log(change + self._conversations.run_active(conversation_id, run.run_id))
+        if lane.cancel is not None:
+            # Cancelled between its hand-over and its turn: what was asked then may have met nobody.
+            self._interrupt(lane)
         return run.run_id
 
     def message_started(self, conversation_id: ConversationId, text: str) -> MessageId:
@@ -575,16 +686,25 @@ class RunDesk:
         if lane is None or lane.run is None:
             return
         run, send = lane.run, lane.send
+        if result.outcome is Outcome.CANCELLED and lane.cancel is not None:
+            result = attrs.evolve(result, reason=lane.cancel)
         change = self._close_texts(lane, run, result)
-        change += self._end_run(run, result)
+        change += self._end_run(run, result)[1]
         change += self._conversations.run_active(conversation_id, None)
         if send is not None:
             change += self._move_receipt(send, ReceiptEvent.FINISH)
             change += self._delivery(send.message, send.receipt.state)
         lane.run = lane.send = lane.streaming = lane.spoke = None
+        self._cancel_is_over(lane)
         self._sequencer.log(change)
         self._spawn(self._after_run(conversation_id))
         self._next(lane)
+
+    def _cancel_is_over(self, lane: _Lane) -> None:
+        lane.cancel = None
+        if lane.watch is not None:
+            lane.watch.cancel()
+            lane.watch = None
 
     def _close_texts(self, lane: _Lane, run: Run, result: RunResult) -> Change:
         """End the text that still streams; where Hermes declared an answer that nobody has seen, show it."""
@@ -625,7 +745,7 @@ class RunDesk:
         self._dirty.discard(message.message_id)
         return self._messages.completed(message) + self._conversations.message_ended(message)
 
-    def _end_run(self, run: Run, result: RunResult) -> Change:
+    def _end_run(self, run: Run, result: RunResult) -> tuple[Run, Change]:
         code = result.error
         run = attrs.evolve(
             run,
@@ -635,7 +755,7 @@ class RunDesk:
             usage=result.usage,
             ended_at=Time(self._clock.now_ms()),
         )
-        return Change((partial(RunEnded, conversation_id=run.conversation_id, run=run),), (save_run(run),))
+        return run, Change((partial(RunEnded, conversation_id=run.conversation_id, run=run),), (save_run(run),))
 
     def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
         lane = self._lanes.get(conversation_id)
@@ -644,8 +764,11 @@ class RunDesk:
         send = lane.handed
         lane.handed = None
         result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERNAL)
-        change = self._end_run(send.run, result) + self._move_receipt(send, ReceiptEvent.FINISH)
-        change += self._place(send, MessageEvent.FAIL)
+        if lane.cancel is not None:
+            result = RunResult(outcome=Outcome.CANCELLED, reason=lane.cancel)
+        change = self._end_run(send.run, result)[1] + self._move_receipt(send, ReceiptEvent.FINISH)
+        change += self._place(send, _MESSAGE_EVENT[result.outcome])
+        self._cancel_is_over(lane)
         self._sequencer.log(change + self._delivery(send.message, send.receipt.state))
         self._next(lane)
 

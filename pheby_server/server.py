@@ -223,7 +223,12 @@ class Server:
                 connection_id=session.connection_id,
                 server=ServerInfo(name="pheby", version=self.config.server_version, hermes_version=features.version),
                 server_time=Time(self.clock.now_ms()),
-                capabilities=dict.fromkeys(SERVER_CAPABILITIES, False) | {"streaming": features.streaming},
+                capabilities=dict.fromkeys(SERVER_CAPABILITIES, False)
+                | {
+                    "streaming": features.streaming,
+                    "cancel": features.cancel,
+                    "interrupt": features.cancel,
+                },
                 access_mode=session.access_mode,
                 limits=self.config.wire_limits(),
                 heartbeat_ms=Millis(self.config.heartbeat_ms),

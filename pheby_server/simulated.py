@@ -15,7 +15,7 @@ import attrs
 from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
-from pheby_protocol.messages.run import RunErrorCode
+from pheby_protocol.messages.run import RunErrorCode, RunReason
 
 from .boundary import sendable
 from .ports import (
@@ -78,6 +78,14 @@ class _Rows:
     messages: list[HermesMessage] = attrs.field(factory=list)
 
 
+@attrs.define
+class _Speech:
+    """The text that a run is writing."""
+
+    message_id: MessageId | None = None
+    shown: str = ""
+
+
 class SimulatedHermes:
     """Answers each message by a script. What it stored outlives `stop`, as Hermes's database outlives the gateway."""
 
@@ -85,7 +93,7 @@ class SimulatedHermes:
         self._clock = clock
         self._respond = respond
         self._events: GatewayEvents | None = None
-        self._features = HermesFeatures(version=version, streaming=True)
+        self._features = HermesFeatures(version=version, streaming=True, cancel=True)
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
         self._open = asyncio.Event()
@@ -104,12 +112,12 @@ class SimulatedHermes:
     async def stop(self) -> None:
         """The gateway goes down as if it were killed: runs just stop."""
         self._open.clear()
+        self._events = None
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._running.clear()
-        self._events = None
 
     async def ready(self, conversation_id: ConversationId) -> None:
         await self._open.wait()
@@ -123,6 +131,12 @@ class SimulatedHermes:
         self.handed_over.append(message)
         task = asyncio.create_task(self._run(message), name="pheby-simulated-run")
         self._running[message.conversation_id] = task
+
+    async def interrupt(self, conversation_id: ConversationId) -> None:
+        task = self._running.get(conversation_id)
+        if task is not None:
+            # Behind its first step: a task that is cancelled before it never tells of anything.
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def conversations(self) -> Sequence[HermesConversation]:
         return [self._described(conversation_id, rows) for conversation_id, rows in self._rows.items()]
@@ -168,38 +182,43 @@ class SimulatedHermes:
         conversation_id = message.conversation_id
         events.run_started(conversation_id, message.message_id, Origin.CHAT)
         self._store(conversation_id, MessageRole.USER, message.text)
+        speech = _Speech()
         try:
-            result = await self._speak(events, message)
+            result = await self._speak(events, message, speech)
+        except asyncio.CancelledError:
+            if self._events is None:
+                raise
+            result = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.REQUESTED)
+            if speech.shown:
+                self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
         except Exception as failure:
             log.error("script.failed", exc_info=failure)
             result = RunResult(outcome=Outcome.FAILED, error=RunErrorCode.INTERNAL)
         del self._running[conversation_id]
         events.run_ended(conversation_id, result)
 
-    async def _speak(self, events: GatewayEvents, message: HandOver) -> RunResult:
+    async def _speak(self, events: GatewayEvents, message: HandOver, speech: _Speech) -> RunResult:
         conversation_id = message.conversation_id
-        message_id: MessageId | None = None
-        shown = ""
         for step in self._respond(message.text):
             match step:
                 case Say(text=text):
-                    piece = sendable(text if shown else text.lstrip())
-                    shown += piece
-                    if message_id is not None:
-                        events.message_appended(message_id, piece)
+                    piece = sendable(text if speech.shown else text.lstrip())
+                    speech.shown += piece
+                    if speech.message_id is not None:
+                        events.message_appended(speech.message_id, piece)
                     elif piece:
-                        message_id = events.message_started(conversation_id, piece)
+                        speech.message_id = events.message_started(conversation_id, piece)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
-                case Segment() if message_id is not None:
-                    events.message_ended(message_id, interim=True)
-                    self._store(conversation_id, MessageRole.ASSISTANT, shown)
-                    message_id, shown = None, ""
+                case Segment() if speech.message_id is not None:
+                    events.message_ended(speech.message_id, interim=True)
+                    self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
+                    speech.message_id, speech.shown = None, ""
                 case Fail(code):
                     return RunResult(outcome=Outcome.FAILED, error=code)
             # As a real gateway, which serves its other conversations between two pieces.
             await asyncio.sleep(0)
-        if not shown:
+        if not speech.shown:
             return RunResult(outcome=Outcome.FAILED, error=RunErrorCode.EMPTY_RESPONSE)
-        self._store(conversation_id, MessageRole.ASSISTANT, shown)
-        return RunResult(outcome=Outcome.COMPLETED, final_text=shown)
+        self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
+        return RunResult(outcome=Outcome.COMPLETED, final_text=speech.shown)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -13,8 +13,6 @@ from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message
 from pheby_protocol.messages.run import Run
-
-T = TypeVar("T")
 
 
 def snapshot_parts(
@@ -37,24 +35,24 @@ def snapshot_parts(
         approvals=(),
         clarifications=(),
     )
-    parts = [
-        *(attrs.evolve(empty, conversations=some) for some in _chunks(conversations, room)),
-        *(attrs.evolve(empty, runs=some) for some in _chunks(runs, room)),
-        *(attrs.evolve(empty, messages=some) for some in _chunks(messages, room)),
-    ] or [empty]
-    parts[-1] = attrs.evolve(parts[-1], last=True, conversations_next=conversations_next)
-    return [attrs.evolve(part, part=Count(number)) for number, part in enumerate(parts)]
+    filled = [
+        attrs.evolve(empty, **part)
+        for part in _filled({"conversations": conversations, "runs": runs, "messages": messages}, room)
+    ]
+    filled[-1] = attrs.evolve(filled[-1], last=True, conversations_next=conversations_next)
+    return [attrs.evolve(part, part=Count(number)) for number, part in enumerate(filled)]
 
 
-def _chunks(items: Iterable[T], room: int) -> Iterator[tuple[T, ...]]:
-    chunk: list[T] = []
+def _filled(objects: Mapping[str, Sequence[Any]], room: int) -> list[dict[str, Any]]:
+    """Objects by kind, in order, as few parts as they fit in; one part at least."""
+    parts: list[dict[str, list[Any]]] = [{}]
     size = 0
-    for item in items:
-        length = len(encode_object(item).encode())
-        if chunk and size + length > room:
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(item)
-        size += length
-    if chunk:
-        yield tuple(chunk)
+    for name, items in objects.items():
+        for item in items:
+            length = len(encode_object(item).encode())
+            if size and size + length > room:
+                parts.append({})
+                size = 0
+            parts[-1].setdefault(name, []).append(item)
+            size += length
+    return [{name: tuple(found) for name, found in part.items()} for part in parts]

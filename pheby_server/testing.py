@@ -101,19 +101,23 @@ class ManualHermes:
     """A HermesPort that does nothing by itself: the test takes what was handed over and plays the gateway."""
 
     def __init__(self) -> None:
-        self.features = HermesFeatures(version="manual", streaming=True)
+        self.features = HermesFeatures(version="manual", streaming=True, cancel=True)
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
         """Cleared: nothing is handed over."""
         self.is_ready.set()
         self.listed: list[HermesConversation] = []
         self.rows: dict[ConversationId, list[HermesMessage]] = defaultdict(list)
+        self.interrupted: asyncio.Queue[ConversationId] = asyncio.Queue()
 
     async def ready(self, conversation_id: ConversationId) -> None:
         await self.is_ready.wait()
 
     async def hand_over(self, message: HandOver) -> None:
         self.handed_over.put_nowait(message)
+
+    async def interrupt(self, conversation_id: ConversationId) -> None:
+        self.interrupted.put_nowait(conversation_id)
 
     async def conversations(self) -> Sequence[HermesConversation]:
         return list(self.listed)

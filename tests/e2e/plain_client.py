@@ -89,6 +89,10 @@ class PlainClient:
         await self.until("sync.completed")
         return welcome
 
+    def snapshot(self, kind: str) -> list[Frame]:
+        """All objects of a kind that the snapshot of this connection named."""
+        return [item for frame in self.frames if frame["type"] == "snapshot" for item in frame[kind]]
+
     async def create(self, name: str) -> str:
         """A new conversation's id."""
         answer = await self.request("conversation.create", client_conversation_id=name)
@@ -105,15 +109,21 @@ class PlainClient:
         receipt: Frame = answer["receipt"]
         return receipt
 
+    async def run_started(self, run_id: str) -> Frame:
+        """Receive until this run has started; the run."""
+        return await self._run_event("run.started", run_id)
+
     async def run_end(self, run_id: str) -> Frame:
         """Receive until this run has ended; the run."""
-        for frame in self.frames:
-            if frame["type"] == "run.ended" and frame["run"]["run_id"] == run_id:
-                return dict(frame["run"])
+        return await self._run_event("run.ended", run_id)
+
+    async def _run_event(self, type_: str, run_id: str) -> Frame:
+        seen = list(self.frames)
         while True:
-            frame = await self.receive()
-            if frame["type"] == "run.ended" and frame["run"]["run_id"] == run_id:
-                return dict(frame["run"])
+            for frame in seen:
+                if frame["type"] == type_ and frame["run"]["run_id"] == run_id:
+                    return dict(frame["run"])
+            seen = [await self.receive()]
 
     async def exchange(self, conversation_id: str, text: str, client_message_id: str) -> Frame:
         """Send a message and wait until its run has ended; the run."""

@@ -42,12 +42,11 @@ async def test_a_run_that_a_kill_cut_off_ends_once_and_is_not_run_again(stack, n
             while sum(f["type"] == "message.delta" for f in client.of(conversation_id)) < 12:
                 await client.receive()
         else:
-            await client.until("run.started", conversation_id=conversation_id)
+            await client.run_started(receipt["run_id"])
     await stack.restart(kill=True)
     async with PlainClient(stack.url, stack.secret, "cut") as client:
         await client.hello()
-        snapshot = next(frame for frame in client.frames if frame["type"] == "snapshot")
-        assert [run for run in snapshot["runs"] if run["conversation_id"] == conversation_id] == []
+        assert [run for run in client.snapshot("runs") if run["conversation_id"] == conversation_id] == []
         answer = await client.request("conversation.history", conversation_id=conversation_id)
         run = next(run for run in answer["runs"] if run["run_id"] == receipt["run_id"])
         assert run["status"] == "failed"

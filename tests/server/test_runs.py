@@ -388,11 +388,10 @@ async def test_a_repeat_with_reject_gets_its_receipt_although_it_is_busy(rig: Ri
     assert (await rig.send("m1", if_busy="reject"))["receipt"]["duplicate"] is True
 
 
-@pytest.mark.parametrize("wish", ["steer", "interrupt"])
-async def test_what_is_not_offered_is_queued_and_the_receipt_says_so(rig: Rig, wish: str) -> None:
+async def test_what_is_not_offered_is_queued_and_the_receipt_says_so(rig: Rig) -> None:
     """C5: never an interrupt that the receipt does not name."""
     await rig.started("m1")
-    assert (await rig.send("m2", if_busy=wish))["receipt"]["disposition"] == "queued"
+    assert (await rig.send("m2", if_busy="steer"))["receipt"]["disposition"] == "queued"
 
 
 async def test_another_conversation_is_not_busy(rig: Rig) -> None:
@@ -780,6 +779,17 @@ async def test_an_answer_after_an_interim_text_is_a_message_of_its_own(rig: Rig)
     rig.events.message_ended(rig.events.message_started(rig.name, "working"), interim=True)
     rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="done"))
     assert [found["text"] for found in (await rig.history())["messages"]] == ["hi", "working", "done"]
+
+
+async def test_what_the_run_before_said_does_not_hide_the_next_ones_answer(rig: Rig) -> None:
+    await rig.started("m1", "one")
+    await rig.send("m2", "two")
+    rig.events.message_ended(rig.events.message_started(rig.name, "first"), interim=False)
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="first"))
+    message = await rig.handed_over()
+    rig.events.run_started(rig.name, message.message_id, Origin.CHAT)
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="second"))
+    assert [found["text"] for found in (await rig.history())["messages"]] == ["one", "first", "two", "second"]
 
 
 async def test_an_answer_that_was_already_whole_is_not_shown_twice(rig: Rig) -> None:
@@ -1196,3 +1206,142 @@ async def test_rows_of_hermes_are_bound_to_what_was_seen_live(rig: Rig) -> None:
     page = await rig.history()
     assert [message["text"] for message in page["messages"]] == ["question", "answer"]
     assert page["messages"][1]["message_id"] == message_id
+
+
+# Cancelling
+
+
+@pytest.fixture
+async def timed(tmp_path: Path) -> AsyncIterator[tuple[Rig, FakeClock]]:
+    clock = FakeClock()
+    async with rigged(tmp_path, clock=clock) as made:
+        yield made, clock
+
+
+async def cancel(rig: Rig, **fields: Any) -> dict[str, Any]:
+    answer = await rig.client.request("run.cancel", **fields)
+    assert answer["type"] == "run.cancel.result", answer
+    return dict(answer["run"])
+
+
+async def test_a_cancelled_run_is_on_its_way_until_hermes_ends_it(timed: tuple[Rig, FakeClock]) -> None:
+    """R-C4: the partial text is kept and marked."""
+    rig, clock = timed
+    message = await rig.started("m1")
+    rig.events.message_started(rig.name, "half")
+    run = await cancel(rig, run_id=message.run_id)
+    assert run["status"] == "cancelling"
+    assert await rig.hermes.interrupted.get() == rig.name
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.CANCELLED))
+    (ended,) = await rig.seen("run.ended")
+    assert (ended["run"]["status"], ended["run"]["reason"]) == ("cancelled", "requested")
+    assert [frame["message"]["status"] for frame in await rig.seen("message.completed")] == ["cancelled"]
+    clock.move(10)
+    assert len(await rig.seen("run.ended")) == 1
+
+
+async def test_a_cancel_can_lose_the_race_to_success(rig: Rig) -> None:
+    message = await rig.started("m1")
+    await cancel(rig, run_id=message.run_id)
+    rig.events.message_started(rig.name, "done")
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="done"))
+    (ended,) = await rig.seen("run.ended")
+    assert ended["run"]["status"] == "completed"
+    assert "reason" not in ended["run"]
+
+
+async def test_a_hermes_that_ignores_the_cancel_is_fenced_off(timed: tuple[Rig, FakeClock]) -> None:
+    """C1, C3: ended on the wire, the late output in no frame, the next send waits until Hermes is free."""
+    rig, clock = timed
+    message = await rig.started("m1")
+    text = rig.events.message_started(rig.name, "half")
+    await cancel(rig, run_id=message.run_id)
+    rig.hermes.is_ready.clear()
+    clock.move(runs.CANCEL_SECONDS)
+    (ended,) = await rig.seen("run.ended")
+    assert ended["run"]["status"] == "cancelled"
+    rig.events.message_appended(text, "LATE")
+    rig.events.message_started(rig.name, "LATE")
+    assert (await rig.send("m2"))["receipt"]["state"] == "admitted"
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="LATE"))
+    assert rig.hermes.handed_over.empty()
+    rig.hermes.is_ready.set()
+    following = await rig.handed_over()
+    rig.events.run_started(rig.name, following.message_id, Origin.CHAT)
+    assert "LATE" not in repr(await rig.seen("message.created", "message.delta", "message.completed"))
+    assert len(await rig.seen("run.ended")) == 1
+    assert len(await rig.seen("run.started")) == 2
+
+
+async def test_a_run_that_is_cancelled_between_hand_over_and_turn_is_stopped_when_the_turn_begins(rig: Rig) -> None:
+    await rig.send("m1")
+    message = await rig.handed_over()
+    run = await cancel(rig, run_id=message.run_id)
+    assert run["status"] == "queued"
+    assert await rig.hermes.interrupted.get() == rig.name
+    rig.events.run_started(rig.name, message.message_id, Origin.CHAT)
+    assert await rig.hermes.interrupted.get() == rig.name
+    assert (await rig.seen("run.updated"))[-1]["run"]["status"] == "cancelling"
+
+
+async def test_a_turn_that_begins_after_its_run_was_given_up_is_not_told(timed: tuple[Rig, FakeClock]) -> None:
+    rig, clock = timed
+    await rig.send("m1")
+    message = await rig.handed_over()
+    await cancel(rig, run_id=message.run_id)
+    clock.move(runs.CANCEL_SECONDS)
+    (ended,) = await rig.seen("run.ended")
+    assert (ended["run"]["status"], ended["run"]["reason"]) == ("cancelled", "requested")
+    assert (await rig.receipt("m1"))["state"] == "done"
+    rig.events.run_started(rig.name, message.message_id, Origin.CHAT)
+    rig.events.message_started(rig.name, "LATE")
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text="LATE"))
+    assert await rig.seen("run.started") == []
+    assert "LATE" not in repr(rig.client.seen)
+
+
+async def test_a_send_that_hermes_has_not_seen_ends_at_once(rig: Rig) -> None:
+    rig.hermes.is_ready.clear()
+    await rig.send("m1")
+    run = await cancel(rig, client_message_id="m1")
+    assert (run["status"], run["reason"]) == ("cancelled", "requested")
+    rig.hermes.is_ready.set()
+    await rig.send("m2", "second")
+    assert (await rig.handed_over()).text == "second"
+    assert rig.hermes.handed_over.empty()
+    assert rig.hermes.interrupted.empty()
+
+
+async def test_cancelling_twice_asks_hermes_once_and_ends_once(rig: Rig) -> None:
+    message = await rig.started("m1")
+    for _ in range(3):
+        assert (await cancel(rig, run_id=message.run_id))["status"] == "cancelling"
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.CANCELLED))
+    assert len(await rig.seen("run.ended")) == 1
+    assert rig.hermes.interrupted.qsize() == 1
+    assert (await cancel(rig, run_id=message.run_id))["status"] == "cancelled"
+
+
+async def test_a_send_that_interrupts_goes_first_and_the_run_is_superseded(rig: Rig) -> None:
+    message = await rig.started("m1")
+    await rig.send("m2", "waiting")
+    answer = await rig.send("m3", "urgent", if_busy="interrupt")
+    assert answer["receipt"]["disposition"] == "interrupted"
+    assert await rig.hermes.interrupted.get() == rig.name
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.CANCELLED, reason=RunReason.REQUESTED))
+    (ended,) = await rig.seen("run.ended")
+    assert (ended["run"]["run_id"], ended["run"]["reason"]) == (message.run_id, "superseded")
+    assert (await rig.handed_over()).text == "urgent"
+
+
+async def test_an_interrupt_that_fails_still_ends_the_run(timed: tuple[Rig, FakeClock]) -> None:
+    rig, clock = timed
+
+    async def refuse(conversation_id: ConversationId) -> None:
+        raise RuntimeError("no")
+
+    rig.hermes.interrupt = refuse  # type: ignore[method-assign]
+    message = await rig.started("m1")
+    await cancel(rig, run_id=message.run_id)
+    clock.move(runs.CANCEL_SECONDS)
+    assert [frame["run"]["status"] for frame in await rig.seen("run.ended")] == ["cancelled"]

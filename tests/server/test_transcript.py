@@ -218,6 +218,19 @@ async def test_the_newest_page_fits_whatever_waits(tmp_path: Path, count: int, s
         assert max(rig.sizes + fresh.sizes) <= MAX_SERVER_FRAME_BYTES
 
 
+async def test_the_newest_page_fits_when_both_its_parts_are_large(tmp_path: Path) -> None:
+    async with rigged(tmp_path, max_text_chars=1_000_000, max_frame_bytes=16_777_216) as rig:
+        await rig.notices(["small", "y" * 830_000])
+        rig.events.run_started(NAME, None, Origin.BACKGROUND)
+        await rig.client.request("message.send", conversation_id=NAME, client_message_id="m", text="x" * 400_000)
+        page = await rig.history()
+        large, waiting = page["messages"]
+        assert (large["text_truncated"], waiting["text_truncated"], page["has_more"]) == (True, True, True)
+        assert len(large["text"]) >= 500_000
+        assert await rig.texts(before=page["before"]) == ["small"]
+        assert max(rig.sizes) <= MAX_SERVER_FRAME_BYTES
+
+
 async def test_a_page_names_the_runs_of_its_messages(rig: Rig) -> None:
     await rig.turn("q1", "a1")
     await rig.turn("q2", "a2")
@@ -394,11 +407,21 @@ async def test_rows_with_text_that_no_frame_can_carry_are_taken_over_cleaned(rig
 
 async def test_many_requests_at_once_take_rows_over_once(rig: Rig) -> None:
     rig.hermes.rows[NAME] = [row(str(number), f"text {number}") for number in range(20)]
+    asked = 0
+    real = rig.hermes.history
+
+    async def history(conversation_id: ConversationId) -> Any:
+        nonlocal asked
+        asked += 1
+        return await real(conversation_id)
+
+    rig.hermes.history = history  # type: ignore[method-assign]
     for number in range(10):
         rig.client.send({"type": "conversation.history", "id": f"h{number}", "conversation_id": NAME})
     pages = [await rig.client.until("conversation.history.result") for _ in range(10)]
     assert all(page["messages"] == pages[0]["messages"] for page in pages)
     assert len(pages[0]["messages"]) == 20
+    assert asked == 1
 
 
 async def test_while_a_run_is_active_rows_wait(rig: Rig) -> None:
@@ -429,7 +452,7 @@ async def test_a_send_that_is_being_admitted_does_not_slip_before_older_rows(rig
     rig.client.send(
         {"type": "message.send", "id": "s", "conversation_id": NAME, "client_message_id": "m", "text": "newer"}
     )
-    while not rig.server.runs.is_busy(NAME):
+    while NAME not in rig.server.runs._lanes:
         await asyncio.sleep(0)
     go_on.set()
     await rig.client.until("message.send.result")
