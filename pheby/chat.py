@@ -37,7 +37,7 @@ HELP: Final = """\
 Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
-  /stop          cancel what runs here
+  /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
 
@@ -276,7 +276,7 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                         screen.line(f"{number:3} {_title(found)} {found.last_message_preview or ''}"[:100])
                 case "/open":
                     await _open(client, screen, listed, rest)
-                case "/stop":
+                case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:
                         screen.line("! nothing runs here")
