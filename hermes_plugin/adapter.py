@@ -21,6 +21,7 @@ from .config import PluginConfig, read_config
 from .hooks import HookRelay
 from .port import HermesSide, sessions_reader
 from .relay import Relay
+from .tool_calls import redactor
 from .typed import neutralise
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class PhebyAdapter(BasePlatformAdapter):
             self._loop.call_later,
             cursor=_hermes.streaming_cursor(self),
             platform=PLATFORM,
+            redact=redactor(_hermes.redact, settings.authenticator.values()),
         )
         self._hooks.add(self)
         self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
@@ -119,7 +121,9 @@ class PhebyAdapter(BasePlatformAdapter):
                 await listener.stop()
 
     def _features(self) -> HermesFeatures:
-        return HermesFeatures(version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM), cancel=True)
+        return HermesFeatures(
+            version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM), cancel=True, tools=True
+        )
 
     # Hermes: what the agent says
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from . import _hermes
+from .bounds import bounded
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +16,7 @@ HOOKS: Final = (
     "on_session_end",
     "post_api_request",
     "post_llm_call",
+    "post_tool_call",
     "pre_api_request",
     "pre_llm_call",
     "pre_tool_call",
@@ -28,6 +30,8 @@ _KEPT: Final = {
     "post_api_request": frozenset({"usage", "response"}),
 }
 """Values that are not plain and are needed all the same."""
+_COPIED: Final = {"pre_tool_call": frozenset({"args"}), "post_tool_call": frozenset({"result"})}
+"""Values of any size and of Hermes's own: a small copy of them is taken while Hermes waits."""
 
 
 class Listener(Protocol):
@@ -76,5 +80,9 @@ class HookRelay:
 
 
 def _plain(name: str, facts: dict[str, Any]) -> dict[str, object]:
-    kept = _KEPT.get(name, frozenset())
-    return {key: value for key, value in facts.items() if isinstance(value, _PLAIN) or key in kept}
+    kept, copied = _KEPT.get(name, frozenset()), _COPIED.get(name, frozenset())
+    return {
+        key: bounded(value) if key in copied else value
+        for key, value in facts.items()
+        if isinstance(value, _PLAIN) or key in kept or key in copied
+    }

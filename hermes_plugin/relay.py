@@ -17,12 +17,15 @@ from pheby_server.ports import GatewayEvents, Outcome, RunResult
 
 from .chats import conversation_of
 from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
+from .tool_calls import Redact, redactor, tool_result, tool_start
 from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
 
 LOST_SECONDS: Final = 5.0
 """An event that ended without a turn may still be replayed this soon after; later it is lost."""
 
 PROVIDER_FAILS: Final = "The model provider reports an error; Hermes may try again."
+
+_PATTERNS_ONLY: Final = redactor(str)
 
 Later = Callable[[float, Callable[[], None]], object]
 
@@ -45,6 +48,7 @@ class _Segment:
 class _Run:
     """What was said in the active run of one chat."""
 
+    conversation_id: ConversationId
     segment: _Segment | None = None
     tool_follows: bool = False
     """The model asked for a tool after the current text: more of this run will come."""
@@ -79,8 +83,10 @@ class Relay:
         *,
         cursor: str = " ▉",
         platform: str = "pheby",
+        redact: Redact = _PATTERNS_ONLY,
     ) -> None:
         self._events = events
+        self._redact = redact
         self._new_id = new_id
         self._later = later
         self._cursor = cursor
@@ -114,6 +120,7 @@ class Relay:
         run = self._run_of(facts)
         if run is None:
             return
+        self._tool(run, name, facts)
         if name == "api_request_error":
             run.provider_fails = True
         elif name == "post_api_request":
@@ -162,6 +169,14 @@ class Relay:
             self._events.run_progress(
                 conversation_of(chat_id), PROVIDER_FAILS if run.provider_fails else whole_characters(text)
             )
+
+    # Tools
+
+    def _tool(self, run: _Run, name: str, facts: Mapping[str, object]) -> None:
+        if name == "pre_tool_call" and (start := tool_start(facts, self._redact)) is not None:
+            self._events.tool_started(run.conversation_id, start)
+        elif name == "post_tool_call" and (result := tool_result(facts, self._redact)) is not None:
+            self._events.tool_ended(run.conversation_id, result)
 
     # Texts
 
@@ -236,7 +251,7 @@ class Relay:
                     pass
 
     def _begin(self, event: TurnStarted) -> None:
-        self._runs[event.chat_id] = _Run()
+        self._runs[event.chat_id] = _Run(conversation_of(event.chat_id))
         message_id = MessageId(event.message_id) if event.message_id is not None else None
         origin = Origin.BACKGROUND if message_id is None else Origin.CHAT
         self._events.run_started(conversation_of(event.chat_id), message_id, origin)

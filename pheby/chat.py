@@ -20,7 +20,8 @@ from pheby_protocol.messages.message import (
     MessageRole,
 )
 from pheby_protocol.messages.run import RunEnded, RunProgress, RunStarted
-from pheby_protocol.states import MessageState, RunState
+from pheby_protocol.messages.tool import ToolCompleted, ToolStarted
+from pheby_protocol.states import MessageState, RunState, ToolCallState
 
 from .client import (
     AuthenticationError,
@@ -59,6 +60,8 @@ class Screen:
         """So much of the message that is being written has been seen."""
         self._growing = ""
         """The unfinished line at its end."""
+        self._interrupted: dict[MessageId, str] = {}
+        """What was shown of a message before something else was; shown again as a whole if more comes."""
         self._seen: set[MessageId] = set()
         """Messages that were shown to their end."""
         self._away = False
@@ -111,6 +114,7 @@ class Screen:
     def _write_whole(self, message: Message) -> None:
         self._become(message.message_id, message.text)
         self._stop_writing()
+        self._interrupted.pop(message.message_id, None)
         self._seen.add(message.message_id)
 
     def _ended(self, runs: set[RunId]) -> None:
@@ -155,6 +159,10 @@ class Screen:
                 self._write_whole(message)
             case RunProgress(text=text):
                 self.line(f"… {text}")
+            case ToolStarted(tool_call=call):
+                self.line(f"⚙ {call.name}: {call.description or ''}")
+            case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
+                self.line(f"⚙ {call.name}: {call.status}")
             case RunStarted() if self._chatty:
                 self.line("… working")
             case RunEnded(run=run) if run.status is RunState.FAILED:
@@ -186,12 +194,15 @@ class Screen:
 
     def _become(self, message_id: MessageId, text: str) -> None:
         text = text.translate(_CONTROL)
-        if self._writing == message_id and not text.startswith(self._shown):
+        if self._writing == message_id and text.startswith(self._shown):
+            self._append(message_id, text[len(self._shown) :])
+        elif self._writing == message_id or text != self._interrupted.get(message_id):
             self._stop_writing()
-        self._append(message_id, text[len(self._shown) :] if self._writing == message_id else text)
+            self._append(message_id, text)
 
     def _stop_writing(self) -> None:
         if self._writing is not None:
+            self._interrupted[self._writing] = self._shown
             self._terminal.line(self._growing)
         self._writing, self._shown, self._growing = None, "", ""
 

@@ -16,6 +16,10 @@ class Authenticator:
 
     secrets: tuple[tuple[AccessMode, str], ...] = attrs.field(repr=False)
 
+    def values(self) -> tuple[str, ...]:
+        """The secrets themselves, for whoever must keep them out of what is shown."""
+        return tuple(secret for _, secret in self.secrets)
+
     def access(self, authorization: Sequence[str]) -> AccessMode | None:
         """The access mode of a request, given all its Authorization header values; None refuses it."""
         if len(authorization) != 1:

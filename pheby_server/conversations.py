@@ -136,6 +136,11 @@ class ConversationDesk:
             )
         )
 
+    def item_added(self, conversation_id: ConversationId, position: Position) -> Change:
+        """Something other than a message came into the history: it moves the head, and not the conversation."""
+        conversation = self._all[conversation_id]
+        return self.update(attrs.evolve(conversation, history_head=max(conversation.history_head, position)))
+
     def message_ended(self, message: Message) -> Change:
         """A message's text is whole: the newest one is the preview."""
         conversation = self._all[message.conversation_id]

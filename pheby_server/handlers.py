@@ -96,7 +96,7 @@ async def _history(desks: Desks, request: ConversationHistory) -> Result:
         id=request.id,
         conversation_id=request.conversation_id,
         messages=page.messages,
-        tool_calls=(),
+        tool_calls=page.tool_calls,
         runs=page.runs,
         approvals=(),
         clarifications=(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
+from pheby_protocol.messages.tool import ToolErrorCode
 
 
 class Unavailable(Exception):  # noqa: N818 - names what is the case, not a fault
@@ -25,6 +26,7 @@ class HermesFeatures:
     version: str
     streaming: bool
     cancel: bool = False
+    tools: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +90,29 @@ class Outcome(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
+class ToolStart:
+    """A tool call that began: redacted and bounded already. `call_id` is Hermes's, unique within the run."""
+
+    call_id: str
+    name: str
+    description: str | None
+    arguments: Mapping[str, object]
+    arguments_truncated: bool
+
+
+@attrs.frozen(kw_only=True)
+class ToolResult:
+    """How a tool call ended; the preview is redacted and bounded. `error` only with the outcome failed."""
+
+    call_id: str
+    outcome: Outcome
+    duration_ms: int | None = None
+    preview: str | None = None
+    truncated: bool = False
+    error: ToolErrorCode | None = None
+
+
+@attrs.frozen(kw_only=True)
 class RunResult:
     """How a run ended and why. `final_text` is what Hermes declares to be the answer, cleaned; None: not declared."""
 
@@ -148,6 +173,12 @@ class GatewayEvents(Protocol):
 
     def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
         """The text is whole. Interim: more of this run follows."""
+
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
+        """The active run calls a tool."""
+
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
+        """A tool call of the active run ended. One that never ends is ended with its run."""
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         """A phrase about what goes on; not part of the transcript."""

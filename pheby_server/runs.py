@@ -49,7 +49,7 @@ from pheby_protocol.states import (
 )
 
 from .boundary import RequestError, sendable
-from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, Unavailable
+from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, ToolResult, ToolStart, Unavailable
 from .sequencer import Change, Sequencer
 from .stores import (
     Store,
@@ -124,6 +124,14 @@ class Messages(Protocol):
     async def run_ended(self, conversation_id: ConversationId) -> None: ...
 
 
+class Tools(Protocol):
+    """What this desk needs to know of tool calls."""
+
+    def started(self, conversation_id: ConversationId, run_id: RunId, tool: ToolStart) -> Change: ...
+    def ended(self, run_id: RunId, result: ToolResult) -> Change: ...
+    def run_ended(self, run_id: RunId, outcome: Outcome) -> Change: ...
+
+
 @attrs.define
 class _Send:
     """One send of the owner, from admission to the end of its run."""
@@ -170,6 +178,7 @@ class RunDesk:
         port: HermesPort,
         conversations: Conversations,
         messages: Messages,
+        tools: Tools,
         clock: Clock,
         ids: IdSource,
         max_text_chars: int,
@@ -179,6 +188,7 @@ class RunDesk:
         self._port = port
         self._conversations = conversations
         self._messages = messages
+        self._tools = tools
         self._clock = clock
         self._ids = ids
         self._max_text_chars = max_text_chars
@@ -242,7 +252,7 @@ class RunDesk:
         return Change()
 
     def _end_left_over(self, run: Run, stored: StoredSend | None) -> Change:
-        change = self._conversations.ensure(run.conversation_id)
+        change = self._conversations.ensure(run.conversation_id) + self._tools.run_ended(run.run_id, Outcome.FAILED)
         for message in list(self._messages.open.values()):
             if message.run_id == run.run_id and message.role is not MessageRole.USER:
                 change += self._end_message(message, Outcome.FAILED, final=False)
@@ -674,6 +684,16 @@ class RunDesk:
         lane.streaming = None
         self._sequencer.log(self._end_message(lane.spoke, Outcome.COMPLETED, final=False))
 
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
+        lane = self._lanes.get(conversation_id)
+        if lane is not None and lane.run is not None:
+            self._sequencer.log(self._tools.started(conversation_id, lane.run.run_id, tool))
+
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
+        lane = self._lanes.get(conversation_id)
+        if lane is not None and lane.run is not None:
+            self._sequencer.log(self._tools.ended(lane.run.run_id, result))
+
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         lane = self._lanes.get(conversation_id)
         if lane is not None and lane.run is not None and text.strip():
@@ -688,7 +708,7 @@ class RunDesk:
         run, send = lane.run, lane.send
         if result.outcome is Outcome.CANCELLED and lane.cancel is not None:
             result = attrs.evolve(result, reason=lane.cancel)
-        change = self._close_texts(lane, run, result)
+        change = self._tools.run_ended(run.run_id, result.outcome) + self._close_texts(lane, run, result)
         change += self._end_run(run, result)[1]
         change += self._conversations.run_active(conversation_id, None)
         if send is not None:

@@ -36,6 +36,7 @@ from .session import Session
 from .snapshot import snapshot_parts
 from .stores import Store
 from .system import RandomIds, SystemClock
+from .tools import ToolDesk
 from .transcript import Transcript
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Server:
 
     conversations: ConversationDesk
     transcript: Transcript
+    tools: ToolDesk
     runs: RunDesk
 
     def __init__(
@@ -121,12 +123,14 @@ class Server:
             self._ids,
             self.config.max_server_frame_bytes,
         )
+        self.tools = ToolDesk(self._store, self.conversations, self.transcript, self.clock, self._ids)
         self.runs = RunDesk(
             self._store,
             self._sequencer,
             self._port,
             self.conversations,
             self.transcript,
+            self.tools,
             self.clock,
             self._ids,
             self.config.max_text_chars,
@@ -134,6 +138,7 @@ class Server:
         self.transcript.is_busy = self.runs.is_busy
         await self.conversations.load()
         await self.transcript.load()
+        await self.tools.load()
         await self.runs.load()
 
     async def stop(self) -> None:
@@ -226,6 +231,7 @@ class Server:
                 capabilities=dict.fromkeys(SERVER_CAPABILITIES, False)
                 | {
                     "streaming": features.streaming,
+                    "tools": features.tools,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },
@@ -252,4 +258,4 @@ class Server:
         named = dict.fromkeys([run.conversation_id for run in runs] + [text.conversation_id for text in messages])
         others = self.conversations.some(found for found in named if found not in listed)
         room = int(self.config.max_server_frame_bytes * _SNAPSHOT_SHARE)
-        return snapshot_parts(seq, room, (*page, *others), after, runs, messages)
+        return snapshot_parts(seq, room, (*page, *others), after, runs, messages, self.tools.open())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -29,6 +29,8 @@ from .ports import (
     LiveMessage,
     Outcome,
     RunResult,
+    ToolResult,
+    ToolStart,
     Unavailable,
 )
 
@@ -55,13 +57,22 @@ class Segment:
 
 
 @attrs.frozen
+class Tool:
+    """A tool call that takes no time; what was said before it is whole."""
+
+    name: str
+    arguments: Mapping[str, object]
+    result: str
+
+
+@attrs.frozen
 class Fail:
     """The run fails here."""
 
     code: RunErrorCode
 
 
-Step = Say | Pause | Segment | Fail
+Step = Say | Pause | Segment | Tool | Fail
 Respond = Callable[[str], Iterable[Step]]
 
 
@@ -93,10 +104,11 @@ class SimulatedHermes:
         self._clock = clock
         self._respond = respond
         self._events: GatewayEvents | None = None
-        self._features = HermesFeatures(version=version, streaming=True, cancel=True)
+        self._features = HermesFeatures(version=version, streaming=True, cancel=True, tools=True)
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
         self._open = asyncio.Event()
+        self._calls = 0
         self.handed_over: list[HandOver] = []
         """Every message that was handed over, in order."""
 
@@ -214,6 +226,21 @@ class SimulatedHermes:
                     events.message_ended(speech.message_id, interim=True)
                     self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
                     speech.message_id, speech.shown = None, ""
+                case Tool(name=name, arguments=arguments, result=result):
+                    self._calls += 1
+                    call_id = f"call_{self._calls}"
+                    events.tool_started(
+                        conversation_id,
+                        ToolStart(
+                            call_id=call_id,
+                            name=name,
+                            description=next((str(value) for value in arguments.values()), None),
+                            arguments=arguments,
+                            arguments_truncated=False,
+                        ),
+                    )
+                    done = ToolResult(call_id=call_id, outcome=Outcome.COMPLETED, preview=result)
+                    events.tool_ended(conversation_id, done)
                 case Fail(code):
                     return RunResult(outcome=Outcome.FAILED, error=code)
             # As a real gateway, which serves its other conversations between two pieces.

@@ -13,6 +13,7 @@ from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message
 from pheby_protocol.messages.run import Run
+from pheby_protocol.messages.tool import ToolCall
 
 
 def snapshot_parts(
@@ -22,6 +23,7 @@ def snapshot_parts(
     conversations_next: ListCursor | None,
     runs: Sequence[Run],
     messages: Sequence[Message],
+    tool_calls: Sequence[ToolCall],
 ) -> list[Snapshot]:
     """The parts of a snapshot, each with at most `room` bytes of objects, or one object that is larger."""
     empty = Snapshot(
@@ -35,10 +37,8 @@ def snapshot_parts(
         approvals=(),
         clarifications=(),
     )
-    filled = [
-        attrs.evolve(empty, **part)
-        for part in _filled({"conversations": conversations, "runs": runs, "messages": messages}, room)
-    ]
+    objects = {"conversations": conversations, "runs": runs, "messages": messages, "tool_calls": tool_calls}
+    filled = [attrs.evolve(empty, **part) for part in _filled(objects, room)]
     filled[-1] = attrs.evolve(filled[-1], last=True, conversations_next=conversations_next)
     return [attrs.evolve(part, part=Count(number)) for number, part in enumerate(filled)]
 

@@ -24,6 +24,7 @@ from pheby_protocol.limits import MAX_INTEGER
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message, MessageRole, Receipt
 from pheby_protocol.messages.run import Run
+from pheby_protocol.messages.tool import ToolCall
 from pheby_protocol.states import MessageState, ReceiptState
 
 T = TypeVar("T")
@@ -48,6 +49,12 @@ CREATE TABLE messages (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX messages_by_position ON messages (conversation_id, position);
 CREATE INDEX messages_open ON messages (ended) WHERE ended = 0;
+CREATE TABLE tool_calls (
+  tool_call_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, position INTEGER NOT NULL, ended INTEGER NOT NULL,
+  body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX tool_calls_by_position ON tool_calls (conversation_id, position);
+CREATE INDEX tool_calls_open ON tool_calls (ended) WHERE ended = 0;
 CREATE TABLE runs (
   run_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, ended INTEGER NOT NULL, body TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -257,7 +264,8 @@ def read_last_positions() -> Statement[dict[ConversationId, int]]:
     def read(database: sqlite3.Connection) -> dict[ConversationId, int]:
         return dict(
             database.execute(
-                "SELECT conversation_id, max(position) FROM messages WHERE position > 0 GROUP BY conversation_id"
+                "SELECT conversation_id, max(position) FROM (SELECT conversation_id, position FROM messages UNION ALL"
+                " SELECT conversation_id, position FROM tool_calls) WHERE position > 0 GROUP BY conversation_id"
             ).fetchall()
         )
 
@@ -282,23 +290,21 @@ def read_message(message_id: MessageId) -> Statement[Message | None]:
     return read
 
 
-def read_messages(
+def read_items(
     conversation_id: ConversationId, size: int, before: int | None, after: int | None
-) -> Statement[list[Message]]:
-    """Messages from a position on, the nearest first: forward after it, else backward from before it or the end."""
+) -> Statement[list[Message | ToolCall]]:
+    """Items from a position on, the nearest first: forward after it, else backward from before it or the end."""
+    forward = after is not None
+    low, high = (after, MAX_INTEGER) if after is not None else (-1, MAX_INTEGER if before is None else before)
+    one = "SELECT {kind}, position, body FROM {table} WHERE conversation_id = ? AND position > ? AND position < ?"
+    both = " UNION ALL ".join(
+        one.format(kind=kind, table=table) for kind, table in ((0, "messages"), (1, "tool_calls"))
+    )
+    statement = f"{both} ORDER BY position {'ASC' if forward else 'DESC'} LIMIT ?"
 
-    def read(database: sqlite3.Connection) -> list[Message]:
-        if after is not None:
-            rows = database.execute(
-                "SELECT body FROM messages WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?",
-                (conversation_id, after, size),
-            )
-        else:
-            rows = database.execute(
-                "SELECT body FROM messages WHERE conversation_id = ? AND position < ? ORDER BY position DESC LIMIT ?",
-                (conversation_id, MAX_INTEGER if before is None else before, size),
-            )
-        return [decode_object(body, Message) for (body,) in rows]
+    def read(database: sqlite3.Connection) -> list[Message | ToolCall]:
+        rows = database.execute(statement, (conversation_id, low, high) * 2 + (size,)).fetchall()
+        return [decode_object(body, ToolCall) if kind else decode_object(body, Message) for kind, _, body in rows]
 
     return read
 
@@ -320,14 +326,36 @@ def save_message(message: Message) -> Write:
     )
 
 
+# Tool calls
+
+
+def read_open_tool_calls() -> Statement[list[ToolCall]]:
+    """Tool calls that have not ended."""
+
+    def read(database: sqlite3.Connection) -> list[ToolCall]:
+        rows = database.execute("SELECT body FROM tool_calls WHERE ended = 0 ORDER BY position").fetchall()
+        return [decode_object(body, ToolCall) for (body,) in rows]
+
+    return read
+
+
+def save_tool_call(call: ToolCall) -> Write:
+    row = (call.tool_call_id, call.conversation_id, call.position, call.ended_at is not None, encode_object(call))
+    return lambda database: database.execute(
+        "INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (tool_call_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
+        row,
+    )
+
+
 # Which message is which of Hermes's rows
 
 
 @attrs.frozen
 class KnownHistory:
-    """Where a conversation's ended messages stand, which row each is, and those that are no row yet, in order."""
+    """Where a conversation's items stand by id, which row each message is, and those that are no row yet, in order."""
 
-    positions: dict[MessageId, int]
+    positions: dict[str, int]
     bindings: dict[str, MessageId]
     unbound: list[Message]
 
@@ -335,8 +363,9 @@ class KnownHistory:
 def read_known_history(conversation_id: ConversationId) -> Statement[KnownHistory]:
     def read(database: sqlite3.Connection) -> KnownHistory:
         positions = database.execute(
-            "SELECT message_id, position FROM messages WHERE conversation_id = ? AND position > 0 AND ended = 1",
-            (conversation_id,),
+            "SELECT message_id, position FROM messages WHERE conversation_id = ? AND position > 0 AND ended = 1"
+            " UNION ALL SELECT tool_call_id, position FROM tool_calls WHERE conversation_id = ?",
+            (conversation_id, conversation_id),
         ).fetchall()
         bindings = database.execute(
             "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)

@@ -26,6 +26,7 @@ from pheby_protocol.messages.message import (
     Origin,
 )
 from pheby_protocol.messages.run import Run
+from pheby_protocol.messages.tool import ToolCall
 from pheby_protocol.states import MessageState
 
 from .boundary import RequestError, sendable
@@ -34,10 +35,10 @@ from .sequencer import Change, Sequencer
 from .stores import (
     Store,
     bind_row,
+    read_items,
     read_known_history,
     read_last_positions,
     read_message,
-    read_messages,
     read_open_messages,
     read_runs,
     save_message,
@@ -67,6 +68,7 @@ class Page:
     """A page of history, ascending by position."""
 
     messages: tuple[Message, ...]
+    tool_calls: tuple[ToolCall, ...]
     runs: tuple[Run, ...]
     before: Position | None
     after: Position | None
@@ -199,19 +201,28 @@ class Transcript:
         forward = after is not None
         # What is read from here on is at least as new as this.
         history_id, as_of_seq = self._conversations.get(conversation_id).history_id, self._sequencer.published_seq
-        found = await self._store.read(read_messages(conversation_id, size + 1, before, after))
+        found = await self._store.read(read_items(conversation_id, size + 1, before, after))
         # Memory is ahead of the store while a text streams.
-        messages = [self.open.get(message.message_id, message) for message in found]
+        items = [self.open.get(item.message_id, item) if isinstance(item, Message) else item for item in found]
         queued = self._queued(conversation_id) if newest else []
-        kept, cut = self._fitting(messages[:size], self._text_budget - sum(map(_size, queued)))
-        more = cut or len(messages) > size
+        kept, cut = self._fitting(items[:size], self._text_budget - sum(map(_size, queued)))
+        more = cut or len(items) > size
         if not forward:
             kept.reverse()
         first = kept[0].position if kept else None
         last = kept[-1].position if kept else None
         kept += queued
-        runs = await self._store.read(read_runs([message.run_id for message in kept if message.run_id]))
-        return Page(tuple(kept), tuple(runs), first, last, more, history_id, as_of_seq)
+        runs = await self._store.read(read_runs([item.run_id for item in kept if item.run_id]))
+        return Page(
+            tuple(item for item in kept if isinstance(item, Message)),
+            tuple(item for item in kept if isinstance(item, ToolCall)),
+            tuple(runs),
+            first,
+            last,
+            more,
+            history_id,
+            as_of_seq,
+        )
 
     def _queued(self, conversation_id: ConversationId) -> list[Message]:
         """The messages that wait, their texts cut so that a page has room for others too."""
@@ -222,15 +233,17 @@ class Transcript:
         ]
         return [self._as_sent(message, self._text_budget // (_QUEUED_SHARE * len(found))) for message in found]
 
-    def _fitting(self, messages: Sequence[Message], room: int) -> tuple[list[Message], bool]:
-        """As many messages from the front as the room holds, at least one; and whether any was left out."""
-        kept: list[Message] = []
-        for message in messages:
-            sent = self._as_sent(message)
+    def _fitting(self, items: Sequence[Message | ToolCall], room: int) -> tuple[list[Message | ToolCall], bool]:
+        """As many items from the front as the room holds, at least one; and whether any was left out."""
+        kept: list[Message | ToolCall] = []
+        for item in items:
+            sent = self._as_sent(item) if isinstance(item, Message) else item
             size = _size(sent)
             if size > room and kept:
                 return kept, True
-            kept.append(sent if size <= room else self._as_sent(message, max(room, 0)))
+            if size > room and isinstance(item, Message):
+                sent = self._as_sent(item, max(room, 0))
+            kept.append(sent)
             room -= size
         return kept, False
 
@@ -285,7 +298,7 @@ class Transcript:
         conversation_id: ConversationId,
         rows: Sequence[HermesMessage],
         bindings: dict[str, MessageId],
-        positions: dict[MessageId, int],
+        positions: dict[str, int],
     ) -> Change:
         """Rows that no message is bound to become messages, in their place among the others."""
         taken = sorted(positions.values())
@@ -364,8 +377,8 @@ class Transcript:
         return self._conversations.update(conversation) + Change((event,))
 
 
-def _size(message: Message) -> int:
-    return len(encode_object(message).encode())
+def _size(item: Message | ToolCall) -> int:
+    return len(encode_object(item).encode())
 
 
 def _json_bytes(text: str) -> bytes:

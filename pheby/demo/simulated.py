@@ -17,7 +17,7 @@ from pheby_protocol.messages.run import RunErrorCode
 from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.auth import Authenticator
-from pheby_server.simulated import Fail, Pause, Say, Segment, SimulatedHermes, Step
+from pheby_server.simulated import Fail, Pause, Say, Segment, SimulatedHermes, Step, Tool
 from pheby_server.system import SystemClock
 
 from . import scripts
@@ -86,7 +86,7 @@ def respond(text: str) -> Iterator[Step]:
     rounds = 0
     while True:
         turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=("",) * rounds, rounds=rounds)
-        tail, said, called = DraftTail(), "", False
+        tail, said, calls = DraftTail(), "", list[scripts.Call]()
         for step in scripts.reply_to(turn)[1]:
             match step:
                 case scripts.Text(text=piece):
@@ -96,14 +96,16 @@ def respond(text: str) -> Iterator[Step]:
                     yield Pause(seconds)
                 case scripts.Refuse(status=status):
                     yield Fail(_REFUSED.get(status, RunErrorCode.PROVIDER_ERROR))
-                case scripts.Call():
-                    called = True
+                case scripts.Call() as call:
+                    calls.append(call)
                 case scripts.Cut():
                     break
         yield from _grown(tail, said, final=True)
-        if not called:
+        if not calls:
             return
         yield Segment()
+        for call in calls:
+            yield Tool(call.tool, call.arguments, "done")
         rounds += 1
 
 

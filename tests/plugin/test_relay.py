@@ -14,7 +14,7 @@ from pheby_hermes.relay import LOST_SECONDS, PROVIDER_FAILS, Relay
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason
-from pheby_server.ports import Outcome, RunResult
+from pheby_server.ports import Outcome, RunResult, ToolResult, ToolStart
 
 CHAT, OTHER = "1000000000000001", "1000000000000002"
 CONVERSATION = conversation_of(CHAT)
@@ -53,6 +53,12 @@ class Told:
 
     def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
         self.calls.append(("ended", message_id, interim))
+
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
+        self.calls.append(("tool_started", conversation_id, tool))
+
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
+        self.calls.append(("tool_ended", conversation_id, result))
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         self.calls.append(("progress", conversation_id, text))

@@ -16,7 +16,7 @@ from pheby_hermes.relay import PROVIDER_FAILS, Relay
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.message import Origin
-from pheby_server.ports import Outcome, RunResult
+from pheby_server.ports import Outcome, RunResult, ToolResult, ToolStart
 from tests.plugin.replay import read, recordings
 from tests.plugin.test_turns_replay import ANY, EXPECTED, PERHAPS, of
 
@@ -61,6 +61,7 @@ class FoldingCore:
         self.runs: list[Run] = []
         self.notices: list[tuple[str, Origin]] = []
         self.progress: list[str] = []
+        self.tools: dict[str, ToolResult | None] = {}
         self.lost: list[str] = []
         self.heard: list[str] = []
         """Every text that reached the core, in whatever form."""
@@ -95,6 +96,17 @@ class FoldingCore:
     def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
         text = self._open(message_id)
         text.ended, text.interim = True, interim
+
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
+        assert conversation_id in self._active
+        assert tool.call_id not in self.tools, "a call begins once"
+        self.tools[tool.call_id] = None
+        self.heard.append(repr(tool.arguments))
+
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
+        if conversation_id in self._active and result.call_id in self.tools:
+            assert self.tools[result.call_id] is None, "a call ends once"
+            self.tools[result.call_id] = result
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         assert conversation_id in self._active
