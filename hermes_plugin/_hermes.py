@@ -113,6 +113,51 @@ def _session_value(name: str) -> str:
     return str(get_session_env(name) or "")
 
 
+def newest_approval_id(session_key: str, command: str) -> str | None:
+    """The id of the session's newest question about a command, on a Hermes that has ids; None elsewhere."""
+    try:
+        from tools.approval import list_gateway_approvals
+    except ImportError:
+        return None
+    ids = [entry.get("request_id") for entry in list_gateway_approvals(session_key) if entry.get("command") == command]
+    return str(ids[-1]) if ids and ids[-1] else None
+
+
+def resolve_approval(
+    session_key: str, choice: str, reason: str | None, request_id: str | None, command: str | None
+) -> bool:
+    """Decide a question: by its id, else the session's oldest if it is about this command.
+
+    The choice must be one that was offered: Hermes takes any other word for a yes.
+    """
+    from tools import approval
+
+    if request_id is not None:
+        return bool(approval.resolve_gateway_approval(session_key, choice, reason=reason, request_id=request_id))
+    with approval._lock:
+        # It may have run out in its own thread, a moment ago, and the oldest be another.
+        queue = approval._gateway_queues.get(session_key)
+        if not queue or queue[0].data.get("command") != command:
+            return False
+    return bool(approval.resolve_gateway_approval(session_key, choice, reason=reason))
+
+
+def approval_seconds() -> float | None:
+    """How long Hermes waits for a decision; None when it does not say."""
+    try:
+        from hermes_cli.config import load_config
+
+        configured = (load_config().get("approvals") or {}).get("timeout")
+        if isinstance(configured, int | float) and configured > 0:
+            return float(configured)
+        from tools import approval
+
+        own = getattr(approval, "_get_approval_timeout", None)
+        return float(own()) if own is not None else None
+    except Exception:  # noqa: BLE001 - an expiry that is not known is not promised
+        return None
+
+
 def redact(text: str) -> str:
     """The text as Hermes would log it, its secrets masked."""
     try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from functools import partial
 from typing import Any
 
@@ -122,7 +123,11 @@ class PhebyAdapter(BasePlatformAdapter):
 
     def _features(self) -> HermesFeatures:
         return HermesFeatures(
-            version=self._version, streaming=_hermes.streaming_enabled(self, PLATFORM), cancel=True, tools=True
+            version=self._version,
+            streaming=_hermes.streaming_enabled(self, PLATFORM),
+            cancel=True,
+            tools=True,
+            approvals=True,
         )
 
     # Hermes: what the agent says
@@ -153,6 +158,42 @@ class PhebyAdapter(BasePlatformAdapter):
         if self._relay is not None:
             self._relay.status(chat_id, content)
         return SendResult(success=True, message_id=status_key)
+
+    @classmethod
+    def supports_exec_approval_buttons(cls) -> bool:
+        return True
+
+    async def send_exec_approval(
+        self,
+        chat_id: str,
+        command: str,
+        session_key: str,
+        description: str | None = None,
+        metadata: Any = None,
+        allow_permanent: bool = True,
+        allow_session: bool = True,
+        smart_denied: bool = False,
+        **more: Any,
+    ) -> SendResult:
+        relay, server = self._relay, self._server
+        if relay is None or server is None:
+            return SendResult(success=False, error="not connected")
+        choices = ["once"]
+        if allow_session and not smart_denied:
+            choices += ["session", "always"] if allow_permanent else ["session"]
+        seconds = _hermes.approval_seconds()
+        key = relay.approval(
+            chat_id,
+            session_key,
+            command,
+            description or "",
+            (*choices, "deny"),
+            partial(_hermes.newest_approval_id, session_key),
+            None if seconds is None else int((time.time() + seconds) * 1_000),
+        )
+        # Nobody has to be connected: it waits, and is in the next snapshot.
+        await server.events.settled()
+        return SendResult(success=True, message_id=key)
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
         """Nothing: the run's own state says that the agent works."""
@@ -218,6 +259,20 @@ class PhebyAdapter(BasePlatformAdapter):
         await self.handle_message(_hermes.typed_event(neutralise(text), source, message_id))
         if self._relay is not None:
             self._relay.handed_over(chat_id, message_id)
+
+    def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
+        relay = self._relay
+        card = relay.cards.named(key) if relay is not None else None
+        if relay is None or card is None or not relay.cards.answerable(card):
+            return False
+        command = card.asked.command if card.asked is not None else None
+        if not _hermes.resolve_approval(card.session_key, choice, reason, card.request_id, command):
+            return False
+        relay.approval_answered(card)
+        resume = getattr(self, "resume_typing_for_chat", None)
+        if resume is not None:
+            resume(card.chat_id)
+        return True
 
     async def interrupt(self, chat_id: str) -> None:
         suffix = f":{PLATFORM}:dm:{chat_id}"

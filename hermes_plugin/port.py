@@ -45,6 +45,9 @@ class Gateway(Protocol):
     async def interrupt(self, chat_id: str) -> None:
         """Stop what Hermes does in a chat."""
 
+    def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
+        """Decide one question; False when Hermes did not take the answer, or it might reach another question."""
+
 
 class HermesSide:
     """The HermesPort of one adapter. Database reads run in threads and are short."""
@@ -80,6 +83,11 @@ class HermesSide:
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         await self._gateway.interrupt(chat_of(conversation_id))
+
+    async def resolve_approval(
+        self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
+    ) -> bool:
+        return self._gateway.resolve_approval(key, choice, reason)
 
     async def conversations(self) -> Sequence[HermesConversation]:
         sessions = await asyncio.to_thread(self._read, None)

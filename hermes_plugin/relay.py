@@ -11,15 +11,19 @@ from typing import Final
 import attrs
 
 from pheby_protocol.ids import ConversationId, Count, MessageId
+from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
-from pheby_server.ports import GatewayEvents, Outcome, RunResult
+from pheby_server.ports import ApprovalPrompt, GatewayEvents, Outcome, RunResult
 
+from .approval_cards import ApprovalCards, Card
 from .chats import conversation_of
 from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
 from .tool_calls import Redact, redactor, tool_result, tool_start
 from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
 
+MAX_COMMAND_CHARS: Final = 8_000
+MAX_DESCRIPTION_CHARS: Final = 1_000
 LOST_SECONDS: Final = 5.0
 """An event that ended without a turn may still be replayed this soon after; later it is lost."""
 
@@ -91,6 +95,7 @@ class Relay:
         self._later = later
         self._cursor = cursor
         self.turns = TurnTable(platform)
+        self.cards = ApprovalCards(new_id, redact)
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
@@ -116,6 +121,10 @@ class Relay:
 
     def hook(self, name: str, facts: Mapping[str, object], chat_id: str) -> None:
         """One hook call; `chat_id` is that of the thread which made it."""
+        if name == "pre_approval_request":
+            self.cards.asked(facts)
+        elif name == "post_approval_response":
+            self._approval_over(facts)
         self._act(self.turns.hook(name, facts, chat_id))
         run = self._run_of(facts)
         if run is None:
@@ -177,6 +186,66 @@ class Relay:
             self._events.tool_started(run.conversation_id, start)
         elif name == "post_tool_call" and (result := tool_result(facts, self._redact)) is not None:
             self._events.tool_ended(run.conversation_id, result)
+
+    # Approvals
+
+    def approval(
+        self,
+        chat_id: str,
+        session_key: str,
+        command: str,
+        description: str,
+        choices: tuple[str, ...],
+        request_id: Callable[[str], str | None],
+        expires_at: int | None,
+    ) -> str:
+        """The card of a question; the id under which Hermes may speak of it.
+
+        `request_id`: what Hermes calls its question about a command, if it has names for them.
+        """
+        card = self.cards.shown(chat_id, session_key, command)
+        card.request_id = request_id(card.asked.command if card.asked is not None else command)
+        command = whole_characters(self._redact(command)).replace("\0", "�")
+        self._events.approval_requested(
+            conversation_of(chat_id),
+            ApprovalPrompt(
+                key=card.key,
+                kind=ApprovalKind.COMMAND,
+                description=whole_characters(self._redact(description))[:MAX_DESCRIPTION_CHARS],
+                command=command[:MAX_COMMAND_CHARS],
+                command_truncated=len(command) > MAX_COMMAND_CHARS,
+                pattern=card.asked.pattern if card.asked is not None else None,
+                choices=choices,
+                call_id=card.asked.call_id if card.asked is not None else None,
+                answerable=self.cards.answerable(card),
+                expires_at=expires_at,
+            ),
+        )
+        return card.key
+
+    def approval_answered(self, card: Card) -> None:
+        """Hermes has taken the owner's answer: the next question of the session may be the oldest now."""
+        card.answered = True
+        self._promote(card.session_key)
+
+    def _approval_over(self, facts: Mapping[str, object]) -> None:
+        card = self.cards.over(facts)
+        if card is not None:
+            choice = str(facts.get("choice") or "")
+            by, decision = DecisionSource.OTHER_SURFACE, choice
+            if choice == "timeout":
+                by, decision = DecisionSource.TIMEOUT, ""
+            elif choice == "cancelled" or card.chat_id in self._stopping:
+                by, decision = DecisionSource.RUN_END, ""
+            self._events.approval_closed(conversation_of(card.chat_id), card.key, decision or None, by)
+        session_key = facts.get("session_key")
+        if isinstance(session_key, str):
+            self._promote(session_key)
+
+    def _promote(self, session_key: str) -> None:
+        oldest = self.cards.oldest(session_key)
+        if oldest is not None and self.cards.answerable(oldest):
+            self._events.approval_answerable(conversation_of(oldest.chat_id), oldest.key)
 
     # Texts
 
@@ -295,6 +364,9 @@ class Relay:
     def _envelope_ended(self, event: EnvelopeEnded) -> None:
         if not self.turns.open_envelopes(event.chat_id):
             self._stopping.discard(event.chat_id)
+            for card in self.cards.forget(event.chat_id):
+                conversation_id = conversation_of(card.chat_id)
+                self._events.approval_closed(conversation_id, card.key, None, DecisionSource.RUN_END)
         if not event.had_turn and event.message_id is not None:
             self._look_later(event.chat_id, MessageId(event.message_id))
 

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.ids import ApprovalId, ConversationId, MessageId, RunId
+from pheby_protocol.messages.approval import ApprovalRequested, ApprovalResolved
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
@@ -38,6 +39,7 @@ HELP: Final = """\
 Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
+  /approve       decide what is asked, e.g. /approve once, /approve deny
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
@@ -64,6 +66,8 @@ class Screen:
         """What was shown of a message before something else was; shown again as a whole if more comes."""
         self._seen: set[MessageId] = set()
         """Messages that were shown to their end."""
+        self.approval: ApprovalId | None = None
+        """What was asked last and is open."""
         self._away = False
         self._unanswered: set[RunId] = set()
         self._still_open: set[RunId] = set()
@@ -159,6 +163,13 @@ class Screen:
                 self._write_whole(message)
             case RunProgress(text=text):
                 self.line(f"… {text}")
+            case ApprovalRequested(approval=approval):
+                self.approval = approval.approval_id
+                self.line(f"? {approval.description}: {approval.command}")
+                self.line(f"  /approve {' | '.join(approval.choices)}")
+            case ApprovalResolved(approval=approval):
+                self.approval = None
+                self.line(f"  {approval.decision or approval.status}")
             case ToolStarted(tool_call=call):
                 self.line(f"⚙ {call.name}: {call.description or ''}")
             case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
@@ -287,6 +298,11 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                         screen.line(f"{number:3} {_title(found)} {found.last_message_preview or ''}"[:100])
                 case "/open":
                     await _open(client, screen, listed, rest)
+                case "/approve":
+                    if screen.approval is None:
+                        screen.line("! nothing is asked here")
+                    else:
+                        await client.decide(screen.approval, rest.strip())
                 case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:

@@ -18,6 +18,7 @@ from pheby_protocol.codec import UnknownMessage
 from pheby_protocol.connection import Connection, ProtocolError, Role
 from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
 from pheby_protocol.ids import (
+    ApprovalId,
     ClientConversationId,
     ClientMessageId,
     ConversationId,
@@ -30,6 +31,7 @@ from pheby_protocol.ids import (
 )
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
 from pheby_protocol.messages._base import Event, Request, Result
+from pheby_protocol.messages.approval import Approval, ApprovalRespond, ApprovalRespondResult
 from pheby_protocol.messages.connection import (
     Batch,
     ClientInfo,
@@ -233,6 +235,11 @@ class Client:
         """Cancel a run; the run as it is then. It may yet be faster than the cancel."""
         asked = RunCancel(id=self._next_id(), run_id=run_id, drop_queued=drop_queued)
         return (await self.request(asked, RunCancelResult)).run
+
+    async def decide(self, approval_id: ApprovalId, choice: str, reason: str | None = None) -> Approval:
+        """Decide an approval by one of its choices."""
+        asked = ApprovalRespond(id=self._next_id(), approval_id=approval_id, choice=choice, reason=reason)
+        return (await self.request(asked, ApprovalRespondResult)).approval
 
     async def request(self, request: Request, result: type[R]) -> R:
         """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""

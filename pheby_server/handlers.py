@@ -8,13 +8,14 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import Index, Seq, Time
+from pheby_protocol.ids import DeviceId, Index, Seq, Time
 from pheby_protocol.messages import attachment, clarification, conversation, message, model, run
 from pheby_protocol.messages._base import Request, Result
-from pheby_protocol.messages.approval import ApprovalRespond
+from pheby_protocol.messages.approval import ApprovalRespond, ApprovalRespondResult
 from pheby_protocol.messages.connection import AccessMode, Ping, Pong
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 
+from .approvals import ApprovalDesk
 from .boundary import RequestError
 from .conversations import ConversationDesk
 from .ports import Clock
@@ -30,10 +31,19 @@ class Desks(Protocol):
     conversations: ConversationDesk
     transcript: Transcript
     runs: RunDesk
+    approvals: ApprovalDesk
     clock: Clock
 
     @property
     def published_seq(self) -> Seq: ...
+
+
+class Caller(Protocol):
+    """Who asks."""
+
+    access_mode: AccessMode
+    device_id: DeviceId | None
+    client_name: str
 
 
 @attrs.frozen
@@ -41,7 +51,7 @@ class Handler:
     """How one type of request is answered, and for whom."""
 
     access: AccessMode
-    answer: Callable[[Desks, Any], Awaitable[Result]]
+    answer: Callable[[Desks, Any, Caller], Awaitable[Result]]
 
 
 _RANK: Final = {AccessMode.READ_ONLY: 0, AccessMode.MANAGE: 1, AccessMode.FULL: 2}
@@ -50,31 +60,33 @@ HANDLERS: Final[dict[type[Request], Handler]] = {}
 
 def _handles(
     cls: type[R], access: AccessMode
-) -> Callable[[Callable[[Desks, R], Awaitable[Result]]], Callable[[Desks, R], Awaitable[Result]]]:
-    def register(answer: Callable[[Desks, R], Awaitable[Result]]) -> Callable[[Desks, R], Awaitable[Result]]:
+) -> Callable[[Callable[[Desks, R, Caller], Awaitable[Result]]], Callable[[Desks, R, Caller], Awaitable[Result]]]:
+    def register(
+        answer: Callable[[Desks, R, Caller], Awaitable[Result]],
+    ) -> Callable[[Desks, R, Caller], Awaitable[Result]]:
         HANDLERS[cls] = Handler(access, answer)
         return answer
 
     return register
 
 
-async def answer(desks: Desks, access_mode: AccessMode, request: Request) -> Result:
+async def answer(desks: Desks, caller: Caller, request: Request) -> Result:
     """The result of a request. Raises RequestError, or whatever went wrong."""
     handler = HANDLERS.get(type(request))
     if handler is None:
         raise RequestError(ErrorCode.UNKNOWN_TYPE)
-    if _RANK.get(access_mode, -1) < _RANK[handler.access]:
+    if _RANK.get(caller.access_mode, -1) < _RANK[handler.access]:
         raise RequestError(ErrorCode.FORBIDDEN)
-    return await handler.answer(desks, request)
+    return await handler.answer(desks, request, caller)
 
 
 @_handles(Ping, AccessMode.READ_ONLY)
-async def _ping(desks: Desks, request: Ping) -> Result:
+async def _ping(desks: Desks, request: Ping, _: Caller) -> Result:
     return Pong(id=request.id, server_time=Time(desks.clock.now_ms()))
 
 
 @_handles(conversation.ConversationList, AccessMode.READ_ONLY)
-async def _list(desks: Desks, request: conversation.ConversationList) -> Result:
+async def _list(desks: Desks, request: conversation.ConversationList, _: Caller) -> Result:
     if request.cursor is None:
         await desks.conversations.refresh()
     page, after = desks.conversations.page(request.limit, request.cursor)
@@ -84,13 +96,13 @@ async def _list(desks: Desks, request: conversation.ConversationList) -> Result:
 
 
 @_handles(conversation.ConversationGet, AccessMode.READ_ONLY)
-async def _get(desks: Desks, request: conversation.ConversationGet) -> Result:
+async def _get(desks: Desks, request: conversation.ConversationGet, _: Caller) -> Result:
     found = desks.conversations.get(request.conversation_id)
     return conversation.ConversationGetResult(id=request.id, conversation=found, as_of_seq=desks.published_seq)
 
 
 @_handles(ConversationHistory, AccessMode.READ_ONLY)
-async def _history(desks: Desks, request: ConversationHistory) -> Result:
+async def _history(desks: Desks, request: ConversationHistory, _: Caller) -> Result:
     page = await desks.transcript.page(request.conversation_id, request.limit, request.before, request.after)
     return ConversationHistoryResult(
         id=request.id,
@@ -98,7 +110,7 @@ async def _history(desks: Desks, request: ConversationHistory) -> Result:
         messages=page.messages,
         tool_calls=page.tool_calls,
         runs=page.runs,
-        approvals=(),
+        approvals=page.approvals,
         clarifications=(),
         before=page.before,
         after=page.after,
@@ -109,32 +121,32 @@ async def _history(desks: Desks, request: ConversationHistory) -> Result:
 
 
 @_handles(conversation.ConversationCreate, AccessMode.MANAGE)
-async def _create(desks: Desks, request: conversation.ConversationCreate) -> Result:
+async def _create(desks: Desks, request: conversation.ConversationCreate, _: Caller) -> Result:
     made = await desks.conversations.create(request.client_conversation_id, request.title)
     return conversation.ConversationCreateResult(id=request.id, conversation=made, as_of_seq=desks.published_seq)
 
 
 @_handles(message.MessageSend, AccessMode.MANAGE)
-async def _send(desks: Desks, request: message.MessageSend) -> Result:
+async def _send(desks: Desks, request: message.MessageSend, _: Caller) -> Result:
     receipt = await desks.runs.send(request.conversation_id, request.client_message_id, request.text, request.if_busy)
     return message.MessageSendResult(id=request.id, receipt=receipt)
 
 
 @_handles(run.RunCancel, AccessMode.MANAGE)
-async def _cancel(desks: Desks, request: run.RunCancel) -> Result:
+async def _cancel(desks: Desks, request: run.RunCancel, _: Caller) -> Result:
     cancelled = await desks.runs.cancel(request.run_id, request.client_message_id, drop_queued=request.drop_queued)
     return run.RunCancelResult(id=request.id, run=cancelled, as_of_seq=desks.published_seq)
 
 
 @_handles(message.MessageReceipt, AccessMode.READ_ONLY)
-async def _receipt(desks: Desks, request: message.MessageReceipt) -> Result:
+async def _receipt(desks: Desks, request: message.MessageReceipt, _: Caller) -> Result:
     # Nothing is acknowledged that is not stored yet.
     await desks.runs.settled()
     return message.MessageReceiptResult(id=request.id, receipt=desks.runs.receipt(request.client_message_id))
 
 
 @_handles(message.MessageText, AccessMode.READ_ONLY)
-async def _text(desks: Desks, request: message.MessageText) -> Result:
+async def _text(desks: Desks, request: message.MessageText, _: Caller) -> Result:
     part, after, found = await desks.transcript.text(request.message_id, request.cursor)
     return message.MessageTextResult(
         id=request.id,
@@ -145,14 +157,22 @@ async def _text(desks: Desks, request: message.MessageText) -> Result:
     )
 
 
-async def _not_offered(_: Desks, __: Request) -> Result:
+@_handles(ApprovalRespond, AccessMode.FULL)
+async def _approve(desks: Desks, request: ApprovalRespond, caller: Caller) -> Result:
+    decided = await desks.approvals.respond(
+        request.approval_id, request.choice, request.reason, caller.device_id, caller.client_name
+    )
+    desks.runs.decided(decided.conversation_id)
+    return ApprovalRespondResult(id=request.id, approval=decided, as_of_seq=desks.published_seq)
+
+
+async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
     raise RequestError(ErrorCode.UNAVAILABLE, "This server does not offer that; see capabilities in welcome.")
 
 
 for _cls, _access in (
     (conversation.ConversationRename, AccessMode.MANAGE),
     (conversation.ConversationDelete, AccessMode.FULL),
-    (ApprovalRespond, AccessMode.FULL),
     (clarification.ClarificationRespond, AccessMode.MANAGE),
     (attachment.AttachmentGet, AccessMode.READ_ONLY),
     (model.ModelList, AccessMode.READ_ONLY),

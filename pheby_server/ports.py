@@ -9,6 +9,7 @@ from typing import Protocol
 import attrs
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
@@ -27,6 +28,7 @@ class HermesFeatures:
     streaming: bool
     cancel: bool = False
     tools: bool = False
+    approvals: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -113,6 +115,26 @@ class ToolResult:
 
 
 @attrs.frozen(kw_only=True)
+class ApprovalPrompt:
+    """Hermes asks whether it may: redacted and bounded. `key` names the question towards Hermes.
+
+    `pattern` is what the choices session and always would approve. `answerable` is false while another question must be
+    answered first.
+    """
+
+    key: str
+    kind: ApprovalKind
+    description: str
+    command: str
+    command_truncated: bool
+    pattern: str | None
+    choices: tuple[str, ...]
+    call_id: str | None
+    answerable: bool
+    expires_at: int | None
+
+
+@attrs.frozen(kw_only=True)
 class RunResult:
     """How a run ended and why. `final_text` is what Hermes declares to be the answer, cleaned; None: not declared."""
 
@@ -140,6 +162,11 @@ class HermesPort(Protocol):
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         """Stop what Hermes does in this conversation. Harmless when it does nothing; the end is told as any other."""
+
+    async def resolve_approval(
+        self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
+    ) -> bool:
+        """Decide exactly this question, by a choice that was offered. False: not taken, nothing was decided."""
 
     async def conversations(self) -> Sequence[HermesConversation]:
         """All of this platform's conversations that Hermes has stored."""
@@ -179,6 +206,17 @@ class GatewayEvents(Protocol):
 
     def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
         """A tool call of the active run ended. One that never ends is ended with its run."""
+
+    def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
+        """Hermes waits for the owner's decision."""
+
+    def approval_answerable(self, conversation_id: ConversationId, key: str) -> None:
+        """A question that had to wait for another one can be answered now."""
+
+    def approval_closed(
+        self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
+    ) -> None:
+        """A question is over, whoever decided it."""
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         """A phrase about what goes on; not part of the transcript."""

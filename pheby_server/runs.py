@@ -14,6 +14,7 @@ import attrs
 
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ClientMessageId, ConversationId, Count, Index, MessageId, Position, RunId, Time
+from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.connection import ErrorDetails
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import (
@@ -49,7 +50,19 @@ from pheby_protocol.states import (
 )
 
 from .boundary import RequestError, sendable
-from .ports import Clock, HandOver, HermesPort, IdSource, Outcome, RunResult, Timer, ToolResult, ToolStart, Unavailable
+from .ports import (
+    ApprovalPrompt,
+    Clock,
+    HandOver,
+    HermesPort,
+    IdSource,
+    Outcome,
+    RunResult,
+    Timer,
+    ToolResult,
+    ToolStart,
+    Unavailable,
+)
 from .sequencer import Change, Sequencer
 from .stores import (
     Store,
@@ -132,6 +145,16 @@ class Tools(Protocol):
     def run_ended(self, run_id: RunId, outcome: Outcome) -> Change: ...
 
 
+class Approvals(Protocol):
+    """What this desk needs to know of approvals."""
+
+    def requested(self, conversation_id: ConversationId, run_id: RunId | None, prompt: ApprovalPrompt) -> Change: ...
+    def answerable(self, key: str) -> Change: ...
+    def closed(self, key: str, decision: str | None, by: DecisionSource) -> Change: ...
+    def run_ended(self, run_id: RunId) -> Change: ...
+    def waits(self, run_id: RunId) -> bool: ...
+
+
 @attrs.define
 class _Send:
     """One send of the owner, from admission to the end of its run."""
@@ -179,6 +202,7 @@ class RunDesk:
         conversations: Conversations,
         messages: Messages,
         tools: Tools,
+        approvals: Approvals,
         clock: Clock,
         ids: IdSource,
         max_text_chars: int,
@@ -189,6 +213,7 @@ class RunDesk:
         self._conversations = conversations
         self._messages = messages
         self._tools = tools
+        self._approvals = approvals
         self._clock = clock
         self._ids = ids
         self._max_text_chars = max_text_chars
@@ -694,6 +719,37 @@ class RunDesk:
         if lane is not None and lane.run is not None:
             self._sequencer.log(self._tools.ended(lane.run.run_id, result))
 
+    def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
+        lane = self._lane(conversation_id)
+        change = self._conversations.ensure(conversation_id)
+        change += self._approvals.requested(conversation_id, lane.run.run_id if lane.run else None, prompt)
+        self._sequencer.log(change + self._wait_or_go_on(lane))
+
+    def approval_answerable(self, conversation_id: ConversationId, key: str) -> None:
+        self._sequencer.log(self._approvals.answerable(key))
+
+    def approval_closed(
+        self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
+    ) -> None:
+        change = self._approvals.closed(key, decision, by)
+        self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
+
+    def decided(self, conversation_id: ConversationId) -> None:
+        """A device has answered: the run goes on."""
+        self._sequencer.log(self._wait_or_go_on(self._lane(conversation_id)))
+
+    def _wait_or_go_on(self, lane: _Lane) -> Change:
+        """The active run waits as long as one of its questions is open."""
+        if lane.run is None:
+            return Change()
+        event = RunEvent.WAIT if self._approvals.waits(lane.run.run_id) else RunEvent.CONTINUE
+        status = RUN.next(lane.run.status, event)
+        if status is lane.run.status:
+            return Change()
+        lane.run = attrs.evolve(lane.run, status=status)
+        updated = partial(RunUpdated, conversation_id=lane.conversation_id, run=lane.run)
+        return Change((updated,), (save_run(lane.run),))
+
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         lane = self._lanes.get(conversation_id)
         if lane is not None and lane.run is not None and text.strip():
@@ -708,7 +764,8 @@ class RunDesk:
         run, send = lane.run, lane.send
         if result.outcome is Outcome.CANCELLED and lane.cancel is not None:
             result = attrs.evolve(result, reason=lane.cancel)
-        change = self._tools.run_ended(run.run_id, result.outcome) + self._close_texts(lane, run, result)
+        change = self._tools.run_ended(run.run_id, result.outcome) + self._approvals.run_ended(run.run_id)
+        change += self._close_texts(lane, run, result)
         change += self._end_run(run, result)[1]
         change += self._conversations.run_active(conversation_id, None)
         if send is not None:

@@ -25,6 +25,7 @@ from pheby_protocol.registry import schema_digest
 from pheby_protocol.states import ConnectionState
 
 from . import handlers
+from .approvals import ApprovalDesk
 from .auth import Authenticator
 from .config import ServerConfig
 from .conversations import ConversationDesk
@@ -61,6 +62,7 @@ class Server:
     conversations: ConversationDesk
     transcript: Transcript
     tools: ToolDesk
+    approvals: ApprovalDesk
     runs: RunDesk
 
     def __init__(
@@ -124,7 +126,7 @@ class Server:
             self.config.max_server_frame_bytes,
         )
         self.tools = ToolDesk(self._store, self.conversations, self.transcript, self.clock, self._ids)
-        self.runs = RunDesk(
+        self.approvals = ApprovalDesk(
             self._store,
             self._sequencer,
             self._port,
@@ -133,12 +135,24 @@ class Server:
             self.tools,
             self.clock,
             self._ids,
+        )
+        self.runs = RunDesk(
+            self._store,
+            self._sequencer,
+            self._port,
+            self.conversations,
+            self.transcript,
+            self.tools,
+            self.approvals,
+            self.clock,
+            self._ids,
             self.config.max_text_chars,
         )
         self.transcript.is_busy = self.runs.is_busy
         await self.conversations.load()
         await self.transcript.load()
         await self.tools.load()
+        await self.approvals.load()
         await self.runs.load()
 
     async def stop(self) -> None:
@@ -195,7 +209,7 @@ class Server:
         self._live.pop(session, None)
 
     async def answer(self, session: Session, request: Request) -> Result:
-        return await handlers.answer(self, session.access_mode, request)
+        return await handlers.answer(self, session, request)
 
     # Inside
 
@@ -232,6 +246,7 @@ class Server:
                 | {
                     "streaming": features.streaming,
                     "tools": features.tools,
+                    "approvals": features.approvals,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },
@@ -255,7 +270,12 @@ class Server:
         runs = self.runs.open_runs()
         messages = self.transcript.open_as_sent()
         listed = {conversation.conversation_id for conversation in page}
-        named = dict.fromkeys([run.conversation_id for run in runs] + [text.conversation_id for text in messages])
+        approvals = self.approvals.open()
+        named = dict.fromkeys(
+            [run.conversation_id for run in runs]
+            + [message.conversation_id for message in messages]
+            + [approval.conversation_id for approval in approvals]
+        )
         others = self.conversations.some(found for found in named if found not in listed)
         room = int(self.config.max_server_frame_bytes * _SNAPSHOT_SHARE)
-        return snapshot_parts(seq, room, (*page, *others), after, runs, messages, self.tools.open())
+        return snapshot_parts(seq, room, (*page, *others), after, runs, messages, self.tools.open(), approvals)

@@ -52,6 +52,7 @@ class Session:
         self.connection_id = connection_id
         self.access_mode = access_mode
         self.device_id: DeviceId | None = None
+        self.client_name = ""
 
     @property
     def state(self) -> ConnectionState:
@@ -144,7 +145,7 @@ class Session:
             )
             self.close(CloseCode.NO_COMMON_VERSION)
             return
-        self.device_id = hello.client.device_id
+        self.device_id, self.client_name = hello.client.device_id, hello.client.name
         self._host.greet(self, hello, version)
 
     def _serve(self, request: Request) -> None:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import attrs
 
 from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason
 
 from .boundary import sendable
 from .ports import (
+    ApprovalPrompt,
     Bound,
     Clock,
     GatewayEvents,
@@ -65,6 +67,15 @@ class Tool:
     result: str
 
 
+@attrs.define
+class Approve:
+    """Ask the owner; the script goes on when `decision` is there."""
+
+    description: str
+    command: str
+    decision: str | None = None
+
+
 @attrs.frozen
 class Fail:
     """The run fails here."""
@@ -72,7 +83,7 @@ class Fail:
     code: RunErrorCode
 
 
-Step = Say | Pause | Segment | Tool | Fail
+Step = Say | Pause | Segment | Tool | Approve | Fail
 Respond = Callable[[str], Iterable[Step]]
 
 
@@ -104,11 +115,12 @@ class SimulatedHermes:
         self._clock = clock
         self._respond = respond
         self._events: GatewayEvents | None = None
-        self._features = HermesFeatures(version=version, streaming=True, cancel=True, tools=True)
+        self._features = HermesFeatures(version=version, streaming=True, cancel=True, tools=True, approvals=True)
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
         self._open = asyncio.Event()
         self._calls = 0
+        self._questions: dict[str, asyncio.Future[str]] = {}
         self.handed_over: list[HandOver] = []
         """Every message that was handed over, in order."""
 
@@ -149,6 +161,15 @@ class SimulatedHermes:
         if task is not None:
             # Behind its first step: a task that is cancelled before it never tells of anything.
             asyncio.get_running_loop().call_soon(task.cancel)
+
+    async def resolve_approval(
+        self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
+    ) -> bool:
+        question = self._questions.get(key)
+        if question is None or question.done():
+            return False
+        question.set_result(choice)
+        return True
 
     async def conversations(self) -> Sequence[HermesConversation]:
         return [self._described(conversation_id, rows) for conversation_id, rows in self._rows.items()]
@@ -209,6 +230,33 @@ class SimulatedHermes:
         del self._running[conversation_id]
         events.run_ended(conversation_id, result)
 
+    async def _ask(self, events: GatewayEvents, conversation_id: ConversationId, step: Approve) -> str:
+        self._calls += 1
+        key = f"question_{self._calls}"
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._questions[key] = answer
+        events.approval_requested(
+            conversation_id,
+            ApprovalPrompt(
+                key=key,
+                kind=ApprovalKind.COMMAND,
+                description=step.description,
+                command=step.command,
+                command_truncated=False,
+                pattern=step.description,
+                choices=("once", "session", "always", "deny"),
+                call_id=None,
+                answerable=True,
+                expires_at=None,
+            ),
+        )
+        try:
+            choice = await answer
+        finally:
+            del self._questions[key]
+        events.approval_closed(conversation_id, key, choice, DecisionSource.OTHER_SURFACE)
+        return choice
+
     async def _speak(self, events: GatewayEvents, message: HandOver, speech: _Speech) -> RunResult:
         conversation_id = message.conversation_id
         for step in self._respond(message.text):
@@ -241,6 +289,8 @@ class SimulatedHermes:
                     )
                     done = ToolResult(call_id=call_id, outcome=Outcome.COMPLETED, preview=result)
                     events.tool_ended(conversation_id, done)
+                case Approve():
+                    step.decision = await self._ask(events, conversation_id, step)
                 case Fail(code):
                     return RunResult(outcome=Outcome.FAILED, error=code)
             # As a real gateway, which serves its other conversations between two pieces.

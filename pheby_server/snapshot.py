@@ -9,6 +9,7 @@ import attrs
 
 from pheby_protocol.codec import encode_object
 from pheby_protocol.ids import Count, ListCursor, Seq
+from pheby_protocol.messages.approval import Approval
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message
@@ -24,6 +25,7 @@ def snapshot_parts(
     runs: Sequence[Run],
     messages: Sequence[Message],
     tool_calls: Sequence[ToolCall],
+    approvals: Sequence[Approval],
 ) -> list[Snapshot]:
     """The parts of a snapshot, each with at most `room` bytes of objects, or one object that is larger."""
     empty = Snapshot(
@@ -37,7 +39,13 @@ def snapshot_parts(
         approvals=(),
         clarifications=(),
     )
-    objects = {"conversations": conversations, "runs": runs, "messages": messages, "tool_calls": tool_calls}
+    objects = {
+        "conversations": conversations,
+        "runs": runs,
+        "messages": messages,
+        "tool_calls": tool_calls,
+        "approvals": approvals,
+    }
     filled = [attrs.evolve(empty, **part) for part in _filled(objects, room)]
     filled[-1] = attrs.evolve(filled[-1], last=True, conversations_next=conversations_next)
     return [attrs.evolve(part, part=Count(number)) for number, part in enumerate(filled)]

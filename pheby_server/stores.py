@@ -14,13 +14,14 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 from pheby_protocol.codec import decode_object, encode_object
-from pheby_protocol.ids import ConversationId, MessageId, RunId, Seq, Time
+from pheby_protocol.ids import ApprovalId, ConversationId, MessageId, RunId, Seq, Time
 from pheby_protocol.limits import MAX_INTEGER
+from pheby_protocol.messages.approval import Approval, PromptStatus
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message, MessageRole, Receipt
 from pheby_protocol.messages.run import Run
@@ -55,6 +56,12 @@ CREATE TABLE tool_calls (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tool_calls_by_position ON tool_calls (conversation_id, position);
 CREATE INDEX tool_calls_open ON tool_calls (ended) WHERE ended = 0;
+CREATE TABLE approvals (
+  approval_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, position INTEGER NOT NULL, ended INTEGER NOT NULL,
+  body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX approvals_by_position ON approvals (conversation_id, position);
+CREATE INDEX approvals_open ON approvals (ended) WHERE ended = 0;
 CREATE TABLE runs (
   run_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, ended INTEGER NOT NULL, body TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -264,8 +271,7 @@ def read_last_positions() -> Statement[dict[ConversationId, int]]:
     def read(database: sqlite3.Connection) -> dict[ConversationId, int]:
         return dict(
             database.execute(
-                "SELECT conversation_id, max(position) FROM (SELECT conversation_id, position FROM messages UNION ALL"
-                " SELECT conversation_id, position FROM tool_calls) WHERE position > 0 GROUP BY conversation_id"
+                f"SELECT conversation_id, max(position) FROM ({_POSITIONS}) WHERE position > 0 GROUP BY conversation_id"  # noqa: S608 - tables named here
             ).fetchall()
         )
 
@@ -290,21 +296,29 @@ def read_message(message_id: MessageId) -> Statement[Message | None]:
     return read
 
 
+Item = Message | ToolCall | Approval
+_ITEMS: Final[tuple[tuple[str, type[Item]], ...]] = (
+    ("messages", Message),
+    ("tool_calls", ToolCall),
+    ("approvals", Approval),
+)
+"""What a history consists of, with its tables."""
+_POSITIONS: Final = " UNION ALL ".join(f"SELECT conversation_id, position FROM {table}" for table, _ in _ITEMS)  # noqa: S608
+
+
 def read_items(
     conversation_id: ConversationId, size: int, before: int | None, after: int | None
-) -> Statement[list[Message | ToolCall]]:
+) -> Statement[list[Item]]:
     """Items from a position on, the nearest first: forward after it, else backward from before it or the end."""
     forward = after is not None
     low, high = (after, MAX_INTEGER) if after is not None else (-1, MAX_INTEGER if before is None else before)
     one = "SELECT {kind}, position, body FROM {table} WHERE conversation_id = ? AND position > ? AND position < ?"
-    both = " UNION ALL ".join(
-        one.format(kind=kind, table=table) for kind, table in ((0, "messages"), (1, "tool_calls"))
-    )
+    both = " UNION ALL ".join(one.format(kind=number, table=table) for number, (table, _) in enumerate(_ITEMS))
     statement = f"{both} ORDER BY position {'ASC' if forward else 'DESC'} LIMIT ?"
 
-    def read(database: sqlite3.Connection) -> list[Message | ToolCall]:
-        rows = database.execute(statement, (conversation_id, low, high) * 2 + (size,)).fetchall()
-        return [decode_object(body, ToolCall) if kind else decode_object(body, Message) for kind, _, body in rows]
+    def read(database: sqlite3.Connection) -> list[Item]:
+        rows = database.execute(statement, (conversation_id, low, high) * len(_ITEMS) + (size,)).fetchall()
+        return [decode_object(body, _ITEMS[kind][1]) for kind, _, body in rows]
 
     return read
 
@@ -348,6 +362,42 @@ def save_tool_call(call: ToolCall) -> Write:
     )
 
 
+# Approvals
+
+
+def read_approval(approval_id: ApprovalId) -> Statement[Approval | None]:
+    def read(database: sqlite3.Connection) -> Approval | None:
+        row = database.execute("SELECT body FROM approvals WHERE approval_id = ?", (approval_id,)).fetchone()
+        return None if row is None else decode_object(row[0], Approval)
+
+    return read
+
+
+def read_open_approvals() -> Statement[list[Approval]]:
+    """Approvals that nobody has decided."""
+
+    def read(database: sqlite3.Connection) -> list[Approval]:
+        rows = database.execute("SELECT body FROM approvals WHERE ended = 0 ORDER BY position").fetchall()
+        return [decode_object(body, Approval) for (body,) in rows]
+
+    return read
+
+
+def save_approval(approval: Approval) -> Write:
+    row = (
+        approval.approval_id,
+        approval.conversation_id,
+        approval.position,
+        approval.status is not PromptStatus.PENDING,
+        encode_object(approval),
+    )
+    return lambda database: database.execute(
+        "INSERT INTO approvals VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (approval_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
+        row,
+    )
+
+
 # Which message is which of Hermes's rows
 
 
@@ -364,8 +414,9 @@ def read_known_history(conversation_id: ConversationId) -> Statement[KnownHistor
     def read(database: sqlite3.Connection) -> KnownHistory:
         positions = database.execute(
             "SELECT message_id, position FROM messages WHERE conversation_id = ? AND position > 0 AND ended = 1"
-            " UNION ALL SELECT tool_call_id, position FROM tool_calls WHERE conversation_id = ?",
-            (conversation_id, conversation_id),
+            " UNION ALL SELECT tool_call_id, position FROM tool_calls WHERE conversation_id = ?"
+            " UNION ALL SELECT approval_id, position FROM approvals WHERE conversation_id = ?",
+            (conversation_id,) * 3,
         ).fetchall()
         bindings = database.execute(
             "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)

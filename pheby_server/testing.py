@@ -101,13 +101,17 @@ class ManualHermes:
     """A HermesPort that does nothing by itself: the test takes what was handed over and plays the gateway."""
 
     def __init__(self) -> None:
-        self.features = HermesFeatures(version="manual", streaming=True, cancel=True)
+        self.features = HermesFeatures(version="manual", streaming=True, cancel=True, approvals=True)
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
         """Cleared: nothing is handed over."""
         self.is_ready.set()
         self.listed: list[HermesConversation] = []
         self.rows: dict[ConversationId, list[HermesMessage]] = defaultdict(list)
+        self.resolved: list[tuple[str, str, str | None]] = []
+        """Every approval that was decided here: key, choice, reason."""
+        self.resolves = True
+        """False: Hermes does not take the answer."""
         self.interrupted: asyncio.Queue[ConversationId] = asyncio.Queue()
 
     async def ready(self, conversation_id: ConversationId) -> None:
@@ -118,6 +122,12 @@ class ManualHermes:
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         self.interrupted.put_nowait(conversation_id)
+
+    async def resolve_approval(
+        self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
+    ) -> bool:
+        self.resolved.append((key, choice, reason))
+        return self.resolves
 
     async def conversations(self) -> Sequence[HermesConversation]:
         return list(self.listed)

@@ -62,6 +62,11 @@ class ToolDesk:
         for call in await self._store.read(read_open_tool_calls()):
             self._open[call.run_id, call.hermes_call_id or call.tool_call_id] = call
 
+    def named(self, run_id: RunId, call_id: str) -> ToolCallId | None:
+        """The running tool call of a run that Hermes names so."""
+        call = self._open.get((run_id, call_id))
+        return None if call is None else call.tool_call_id
+
     def open(self) -> tuple[ToolCall, ...]:
         """All running tool calls."""
         return tuple(self._open.values())

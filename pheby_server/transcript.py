@@ -17,6 +17,7 @@ from pheby_protocol import limits
 from pheby_protocol.codec import encode_object
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, Seq, Time
+from pheby_protocol.messages.approval import Approval
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
 from pheby_protocol.messages.message import (
     Message,
@@ -33,6 +34,7 @@ from .boundary import RequestError, sendable
 from .ports import Clock, HermesMessage, HermesPort, IdSource, LiveMessage
 from .sequencer import Change, Sequencer
 from .stores import (
+    Item,
     Store,
     bind_row,
     read_items,
@@ -69,6 +71,7 @@ class Page:
 
     messages: tuple[Message, ...]
     tool_calls: tuple[ToolCall, ...]
+    approvals: tuple[Approval, ...]
     runs: tuple[Run, ...]
     before: Position | None
     after: Position | None
@@ -216,6 +219,7 @@ class Transcript:
         return Page(
             tuple(item for item in kept if isinstance(item, Message)),
             tuple(item for item in kept if isinstance(item, ToolCall)),
+            tuple(item for item in kept if isinstance(item, Approval)),
             tuple(runs),
             first,
             last,
@@ -233,9 +237,9 @@ class Transcript:
         ]
         return [self._as_sent(message, self._text_budget // (_QUEUED_SHARE * len(found))) for message in found]
 
-    def _fitting(self, items: Sequence[Message | ToolCall], room: int) -> tuple[list[Message | ToolCall], bool]:
+    def _fitting(self, items: Sequence[Item], room: int) -> tuple[list[Item], bool]:
         """As many items from the front as the room holds, at least one; and whether any was left out."""
-        kept: list[Message | ToolCall] = []
+        kept: list[Item] = []
         for item in items:
             sent = self._as_sent(item) if isinstance(item, Message) else item
             size = _size(sent)
@@ -377,7 +381,7 @@ class Transcript:
         return self._conversations.update(conversation) + Change((event,))
 
 
-def _size(item: Message | ToolCall) -> int:
+def _size(item: Item) -> int:
     return len(encode_object(item).encode())
 
 

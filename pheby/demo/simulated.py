@@ -17,7 +17,7 @@ from pheby_protocol.messages.run import RunErrorCode
 from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.auth import Authenticator
-from pheby_server.simulated import Fail, Pause, Say, Segment, SimulatedHermes, Step, Tool
+from pheby_server.simulated import Approve, Fail, Pause, Say, Segment, SimulatedHermes, Step, Tool
 from pheby_server.system import SystemClock
 
 from . import scripts
@@ -84,8 +84,9 @@ class SimulatedStack:
 def respond(text: str) -> Iterator[Step]:
     """The scripted model's answer as steps of a simulated run; its tools run in no time and succeed."""
     rounds = 0
+    results: list[str] = []
     while True:
-        turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=("",) * rounds, rounds=rounds)
+        turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=tuple(results), rounds=rounds)
         tail, said, calls = DraftTail(), "", list[scripts.Call]()
         for step in scripts.reply_to(turn)[1]:
             match step:
@@ -105,7 +106,15 @@ def respond(text: str) -> Iterator[Step]:
             return
         yield Segment()
         for call in calls:
+            command = str(call.arguments.get("command", ""))
+            if command.startswith("rm "):
+                question = Approve("delete files", command)
+                yield question
+                if question.decision == "deny":
+                    results.append("BLOCKED")
+                    continue
             yield Tool(call.tool, call.arguments, "done")
+            results.append("done")
         rounds += 1
 
 

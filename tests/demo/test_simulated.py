@@ -40,7 +40,7 @@ def said(steps: list[Step]) -> list[str]:
         ("midthink", ["Visible start visible end."]),
         ("media /srv/x.png", ["Here is the file.\nThat was it."]),
         ("run echo hi", ["Let me run that.", "The command has ended."]),
-        ("tools a|b", ["I will read 2 files.", "I have read 1 files."]),
+        ("tools a|b", ["I will read 2 files.", "I have read 2 files."]),
         ("danger /srv/x", ["This needs your approval.", "It is gone."]),
         ("surrogate", ["Half a pair: \ufffd and on."]),
         ("drop", ["This reply breaks off"]),

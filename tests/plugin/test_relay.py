@@ -12,9 +12,10 @@ from pheby_hermes.chats import conversation_of
 from pheby_hermes.relay import LOST_SECONDS, PROVIDER_FAILS, Relay
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason
-from pheby_server.ports import Outcome, RunResult, ToolResult, ToolStart
+from pheby_server.ports import ApprovalPrompt, Outcome, RunResult, ToolResult, ToolStart
 
 CHAT, OTHER = "1000000000000001", "1000000000000002"
 CONVERSATION = conversation_of(CHAT)
@@ -59,6 +60,17 @@ class Told:
 
     def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
         self.calls.append(("tool_ended", conversation_id, result))
+
+    def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
+        self.calls.append(("approval_requested", conversation_id, prompt))
+
+    def approval_answerable(self, conversation_id: ConversationId, key: str) -> None:
+        self.calls.append(("approval_answerable", conversation_id, key))
+
+    def approval_closed(
+        self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
+    ) -> None:
+        self.calls.append(("approval_closed", conversation_id, key, decision, by))
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         self.calls.append(("progress", conversation_id, text))

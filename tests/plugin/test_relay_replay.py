@@ -15,8 +15,9 @@ from pheby_hermes.history import history
 from pheby_hermes.relay import PROVIDER_FAILS, Relay
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
-from pheby_server.ports import Outcome, RunResult, ToolResult, ToolStart
+from pheby_server.ports import ApprovalPrompt, Outcome, RunResult, ToolResult, ToolStart
 from tests.plugin.replay import read, recordings
 from tests.plugin.test_turns_replay import ANY, EXPECTED, PERHAPS, of
 
@@ -28,6 +29,7 @@ def name_of(path: Path) -> str:
     return path.name.removesuffix(".jsonl.gz")
 
 
+CHOICES = ("once", "session", "always", "deny")
 everywhere = pytest.mark.parametrize("path", PATHS, ids=name_of)
 with_rows = pytest.mark.parametrize("path", WITH_ROWS, ids=name_of)
 
@@ -62,6 +64,7 @@ class FoldingCore:
         self.notices: list[tuple[str, Origin]] = []
         self.progress: list[str] = []
         self.tools: dict[str, ToolResult | None] = {}
+        self.approvals: dict[str, tuple[str | None, DecisionSource] | None] = {}
         self.lost: list[str] = []
         self.heard: list[str] = []
         """Every text that reached the core, in whatever form."""
@@ -107,6 +110,20 @@ class FoldingCore:
         if conversation_id in self._active and result.call_id in self.tools:
             assert self.tools[result.call_id] is None, "a call ends once"
             self.tools[result.call_id] = result
+
+    def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
+        assert prompt.key not in self.approvals
+        self.approvals[prompt.key] = None
+        self.heard.append(prompt.command)
+
+    def approval_answerable(self, conversation_id: ConversationId, key: str) -> None:
+        pass
+
+    def approval_closed(
+        self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
+    ) -> None:
+        assert self.approvals[key] is None, "a question ends once"
+        self.approvals[key] = (decision, by)
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         assert conversation_id in self._active
@@ -206,6 +223,8 @@ def _called(relay: Relay, result: Played, ids: dict[str, str], record: dict[str,
         return relay.send(chat_id, content, k.get("metadata"))
     if name == "edit_message" and k["message_id"] in ids:
         relay.edit(ids[k["message_id"]], k["content"], final=k["finalize"])
+    elif name == "send_exec_approval":
+        relay.approval(k["chat_id"], k["session_key"], k["command"], k["description"], CHOICES, lambda _: None, None)
     elif name == "send_or_update_status":
         relay.status(a[0], a[2])
         return "status"
@@ -218,6 +237,17 @@ def _called(relay: Relay, result: Played, ids: dict[str, str], record: dict[str,
     elif name == "cancel_background_tasks":
         relay.shut_down()
     return None
+
+
+@everywhere
+def test_every_question_ends_as_it_was_decided(path: Path) -> None:
+    """R-F2: after the run none is left pending."""
+    expected = {
+        "approve-once": [("once", DecisionSource.OTHER_SURFACE)],
+        "approve-deny": [("deny", DecisionSource.OTHER_SURFACE)],
+        "cancel-in-approval": [(None, DecisionSource.RUN_END)],
+    }
+    assert list(played(path).core.approvals.values()) == expected.get(name_of(path).partition("-")[2], [])
 
 
 @everywhere

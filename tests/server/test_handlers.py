@@ -39,7 +39,6 @@ FULL = MANAGE | {"conversation.delete", "approval.respond", "model.select", "rea
 NOT_YET: dict[str, dict[str, Any]] = {
     "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
     "conversation.delete": {"conversation_id": "conv_1"},
-    "approval.respond": {"approval_id": "appr_1", "choice": "once"},
     "clarification.respond": {"clarification_id": "clar_1", "choice_ids": []},
     "attachment.get": {"attachment_id": "att_1"},
     "model.list": {"conversation_id": "conv_1"},
@@ -50,6 +49,7 @@ NOT_YET: dict[str, dict[str, Any]] = {
 ASKED: dict[str, dict[str, Any]] = {
     **NOT_YET,
     "run.cancel": {"run_id": "run_1"},
+    "approval.respond": {"approval_id": "appr_1", "choice": "once"},
     "ping": {},
     "conversation.list": {},
     "conversation.get": {"conversation_id": "conv_none"},

@@ -69,7 +69,12 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
     assert welcome["server"] == {"name": "pheby", "version": "0.1.0", "hermes_version": "manual"}
     assert (welcome["server_time"], welcome["heartbeat_ms"]) == (9_000, 7_000)
     assert set(welcome["capabilities"]) == set(SERVER_CAPABILITIES)
-    assert {name for name, on in welcome["capabilities"].items() if on} == {"streaming", "cancel", "interrupt"}
+    assert {name for name, on in welcome["capabilities"].items() if on} == {
+        "streaming",
+        "approvals",
+        "cancel",
+        "interrupt",
+    }
     assert welcome["access_mode"] == "manage"
     assert welcome["schema_digest"] == schema_digest()
     assert (welcome["seq"], welcome["resumed"], welcome["receipts_since"]) == (0, False, 9_000)
