@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import cache
 from importlib import metadata
@@ -113,33 +113,51 @@ def _session_value(name: str) -> str:
     return str(get_session_env(name) or "")
 
 
-def newest_approval_id(session_key: str, command: str) -> str | None:
-    """The id of the session's newest question about a command, on a Hermes that has ids; None elsewhere."""
-    try:
-        from tools.approval import list_gateway_approvals
-    except ImportError:
-        return None
-    ids = [entry.get("request_id") for entry in list_gateway_approvals(session_key) if entry.get("command") == command]
-    return str(ids[-1]) if ids and ids[-1] else None
+def command_on_card(command: str) -> str:
+    """A command as Hermes puts it on a card: its secrets masked."""
+    from agent.redact import redact_sensitive_text
+
+    return str(redact_sensitive_text(command, force=True))
 
 
-def resolve_approval(
-    session_key: str, choice: str, reason: str | None, request_id: str | None, command: str | None
-) -> bool:
-    """Decide a question: by its id, else the session's oldest if it is about this command.
+def find_question(session_key: str, shown: str, taken: Collection[object]) -> object | None:
+    """The session's oldest question whose card would show this command, without those that are taken.
+
+    A text is Hermes's id of it; anything else is the question itself, on a Hermes without ids. None: there is none.
+    """
+    from tools import approval
+
+    with approval._lock:
+        entries: list[Any] = list(approval._gateway_queues.get(session_key, ()))
+    for entry in entries:
+        question: object = entry.data.get("request_id") or entry
+        if question not in taken and command_on_card(str(entry.data.get("command", ""))) == shown:
+            return question
+    return None
+
+
+def resolve_approval(session_key: str, choice: str, reason: str | None, question: object) -> bool:
+    """Decide a question; False when it is over, or when another one would be decided.
 
     The choice must be one that was offered: Hermes takes any other word for a yes.
     """
     from tools import approval
 
-    if request_id is not None:
-        return bool(approval.resolve_gateway_approval(session_key, choice, reason=reason, request_id=request_id))
+    if isinstance(question, str):
+        return bool(approval.resolve_gateway_approval(session_key, choice, reason=reason, request_id=question))
+    # What this Hermes's own function does, for the oldest question; but only if that is still this one: it may have
+    # run out in its own thread a moment ago.
     with approval._lock:
-        # It may have run out in its own thread, a moment ago, and the oldest be another.
         queue = approval._gateway_queues.get(session_key)
-        if not queue or queue[0].data.get("command") != command:
+        if not queue or queue[0] is not question:
             return False
-    return bool(approval.resolve_gateway_approval(session_key, choice, reason=reason))
+        entry = queue.pop(0)
+        if not queue:
+            approval._gateway_queues.pop(session_key, None)
+        entry.result = choice
+        entry.reason = reason or None
+        entry.event.set()
+    return True
 
 
 def approval_seconds() -> float | None:

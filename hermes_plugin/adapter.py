@@ -99,6 +99,7 @@ class PhebyAdapter(BasePlatformAdapter):
             cursor=_hermes.streaming_cursor(self),
             platform=PLATFORM,
             redact=redactor(_hermes.redact, settings.authenticator.values()),
+            command_on_card=_hermes.command_on_card,
         )
         self._hooks.add(self)
         self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
@@ -188,11 +189,14 @@ class PhebyAdapter(BasePlatformAdapter):
             command,
             description or "",
             (*choices, "deny"),
-            partial(_hermes.newest_approval_id, session_key),
+            _hermes.find_question,
             None if seconds is None else int((time.time() + seconds) * 1_000),
         )
         # Nobody has to be connected: it waits, and is in the next snapshot.
-        await server.events.settled()
+        try:
+            await server.events.settled()
+        except StoreError:
+            return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=key)
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
@@ -263,10 +267,9 @@ class PhebyAdapter(BasePlatformAdapter):
     def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
         relay = self._relay
         card = relay.cards.named(key) if relay is not None else None
-        if relay is None or card is None or not relay.cards.answerable(card):
+        if relay is None or card is None or not relay.may_answer(card, choice):
             return False
-        command = card.asked.command if card.asked is not None else None
-        if not _hermes.resolve_approval(card.session_key, choice, reason, card.request_id, command):
+        if not _hermes.resolve_approval(card.session_key, choice, reason, card.question):
             return False
         relay.approval_answered(card)
         resume = getattr(self, "resume_typing_for_chat", None)

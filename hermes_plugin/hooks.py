@@ -30,6 +30,7 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 _KEPT: Final = {
     "api_request_error": frozenset({"error"}),
     "post_api_request": frozenset({"usage", "response"}),
+    "pre_approval_request": frozenset({"pattern_keys"}),
 }
 """Values that are not plain and are needed all the same."""
 _COPIED: Final = {"pre_tool_call": frozenset({"args"}), "post_tool_call": frozenset({"result"})}

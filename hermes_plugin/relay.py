@@ -5,7 +5,7 @@ Hermes-free and without I/O, so that recordings of real gateways can be played t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import attrs
@@ -14,6 +14,7 @@ from pheby_protocol.ids import ConversationId, Count, MessageId
 from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
+from pheby_server.boundary import sendable
 from pheby_server.ports import ApprovalPrompt, GatewayEvents, Outcome, RunResult
 
 from .approval_cards import ApprovalCards, Card
@@ -24,6 +25,7 @@ from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, 
 
 MAX_COMMAND_CHARS: Final = 8_000
 MAX_DESCRIPTION_CHARS: Final = 1_000
+_DECISIONS: Final = ("once", "session", "always", "deny")
 LOST_SECONDS: Final = 5.0
 """An event that ended without a turn may still be replayed this soon after; later it is lost."""
 
@@ -88,6 +90,7 @@ class Relay:
         cursor: str = " ▉",
         platform: str = "pheby",
         redact: Redact = _PATTERNS_ONLY,
+        command_on_card: Callable[[str], str] = str,
     ) -> None:
         self._events = events
         self._redact = redact
@@ -95,7 +98,7 @@ class Relay:
         self._later = later
         self._cursor = cursor
         self.turns = TurnTable(platform)
-        self.cards = ApprovalCards(new_id, redact)
+        self.cards = ApprovalCards(new_id, command_on_card, platform)
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
@@ -196,32 +199,43 @@ class Relay:
         command: str,
         description: str,
         choices: tuple[str, ...],
-        request_id: Callable[[str], str | None],
+        find: Callable[[str, str, Collection[object]], object],
         expires_at: int | None,
     ) -> str:
         """The card of a question; the id under which Hermes may speak of it.
 
-        `request_id`: what Hermes calls its question about a command, if it has names for them.
+        `find`: Hermes's oldest question of a session about a command, without those that are taken.
         """
+        taken = self.cards.taken(session_key)
         card = self.cards.shown(chat_id, session_key, command)
-        card.request_id = request_id(card.asked.command if card.asked is not None else command)
-        command = whole_characters(self._redact(command)).replace("\0", "�")
+        card.question = find(session_key, command, taken)
+        command = sendable(self._redact(command))
+        patterns = card.asked.patterns if card.asked is not None else ()
+        pattern = sendable(self._redact(", ".join(patterns)))
         self._events.approval_requested(
             conversation_of(chat_id),
             ApprovalPrompt(
                 key=card.key,
                 kind=ApprovalKind.COMMAND,
-                description=whole_characters(self._redact(description))[:MAX_DESCRIPTION_CHARS],
+                description=sendable(self._redact(description))[:MAX_DESCRIPTION_CHARS],
                 command=command[:MAX_COMMAND_CHARS],
                 command_truncated=len(command) > MAX_COMMAND_CHARS,
-                pattern=card.asked.pattern if card.asked is not None else None,
+                # A pattern that is not shown to its end cannot be agreed to.
+                pattern=pattern if 0 < len(pattern) <= MAX_DESCRIPTION_CHARS else None,
                 choices=choices,
                 call_id=card.asked.call_id if card.asked is not None else None,
                 answerable=self.cards.answerable(card),
                 expires_at=expires_at,
             ),
         )
+        # It may be about an older question than those that have waited for it.
+        self._promote(session_key)
         return card.key
+
+    def may_answer(self, card: Card, choice: str) -> bool:
+        """Whether an answer now would reach exactly this question, and be what it says."""
+        # What is being stopped can still be refused; a yes would come too late, or run what the owner has stopped.
+        return self.cards.answerable(card) and (choice == "deny" or card.chat_id not in self._stopping)
 
     def approval_answered(self, card: Card) -> None:
         """Hermes has taken the owner's answer: the next question of the session may be the oldest now."""
@@ -231,13 +245,14 @@ class Relay:
     def _approval_over(self, facts: Mapping[str, object]) -> None:
         card = self.cards.over(facts)
         if card is not None:
-            choice = str(facts.get("choice") or "")
-            by, decision = DecisionSource.OTHER_SURFACE, choice
-            if choice == "timeout":
-                by, decision = DecisionSource.TIMEOUT, ""
-            elif choice == "cancelled" or card.chat_id in self._stopping:
-                by, decision = DecisionSource.RUN_END, ""
-            self._events.approval_closed(conversation_of(card.chat_id), card.key, decision or None, by)
+            choice, decision = facts.get("choice"), None
+            if card.chat_id in self._stopping:
+                by = DecisionSource.RUN_END
+            elif isinstance(choice, str) and choice in _DECISIONS:
+                by, decision = DecisionSource.OTHER_SURFACE, choice
+            else:
+                by = DecisionSource.TIMEOUT if choice == "timeout" else DecisionSource.RUN_END
+            self._events.approval_closed(conversation_of(card.chat_id), card.key, decision, by)
         session_key = facts.get("session_key")
         if isinstance(session_key, str):
             self._promote(session_key)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from pheby_protocol.ids import ApprovalId, ConversationId, MessageId, RunId
-from pheby_protocol.messages.approval import ApprovalRequested, ApprovalResolved
+from pheby_protocol.ids import ConversationId, MessageId, RunId
+from pheby_protocol.messages.approval import Approval, ApprovalRequested, ApprovalResolved, ApprovalUpdated
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
@@ -39,7 +39,7 @@ HELP: Final = """\
 Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
-  /approve       decide what is asked, e.g. /approve once, /approve deny
+  /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
@@ -66,8 +66,9 @@ class Screen:
         """What was shown of a message before something else was; shown again as a whole if more comes."""
         self._seen: set[MessageId] = set()
         """Messages that were shown to their end."""
-        self.approval: ApprovalId | None = None
-        """What was asked last and is open."""
+        self.approvals: dict[int, Approval] = {}
+        """What was asked, in any conversation, by number; a number means one question for ever."""
+        self._last_number = 0
         self._away = False
         self._unanswered: set[RunId] = set()
         self._still_open: set[RunId] = set()
@@ -98,6 +99,8 @@ class Screen:
         """Show another conversation from now on."""
         self.conversation = conversation
         self.line(f"-- {_title(conversation)} --")
+        for number, approval in self.approvals.items():
+            self._show_approval(number, approval)
 
     def line(self, text: str) -> None:
         """One line of its own."""
@@ -133,11 +136,12 @@ class Screen:
                 self._ended({run.run_id})
             case Disconnected(final=True):
                 self._ended(set(self._unanswered))
-            case Snapshot(part=part, last=last, runs=runs) if self._away:
-                self._still_open = ({*self._still_open} if part else set()) | {run.run_id for run in runs}
-                if last:
-                    # What ended while the connection was gone is not told again.
-                    self._ended(self._unanswered - self._still_open)
+            case Snapshot():
+                self._take_snapshot(happening)
+            case ApprovalRequested(approval=approval) | ApprovalUpdated(approval=approval):
+                self._asked_for(approval)
+            case ApprovalResolved(approval=approval):
+                self._decided(approval)
             case _:
                 pass
         match happening:
@@ -163,13 +167,6 @@ class Screen:
                 self._write_whole(message)
             case RunProgress(text=text):
                 self.line(f"… {text}")
-            case ApprovalRequested(approval=approval):
-                self.approval = approval.approval_id
-                self.line(f"? {approval.description}: {approval.command}")
-                self.line(f"  /approve {' | '.join(approval.choices)}")
-            case ApprovalResolved(approval=approval):
-                self.approval = None
-                self.line(f"  {approval.decision or approval.status}")
             case ToolStarted(tool_call=call):
                 self.line(f"⚙ {call.name}: {call.description or ''}")
             case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
@@ -182,6 +179,46 @@ class Screen:
                 self.line("… cancelled")
             case _:
                 pass
+
+    def _take_snapshot(self, snapshot: Snapshot) -> None:
+        for approval in snapshot.approvals:
+            self._asked_for(approval)
+        if not self._away:
+            return
+        self._still_open = ({*self._still_open} if snapshot.part else set()) | {run.run_id for run in snapshot.runs}
+        if snapshot.last:
+            # What ended while the connection was gone is not told again.
+            self._ended(self._unanswered - self._still_open)
+
+    def _number(self, approval: Approval) -> int | None:
+        ids = {known.approval_id: number for number, known in self.approvals.items()}
+        return ids.get(approval.approval_id)
+
+    def _asked_for(self, approval: Approval) -> None:
+        number = self._number(approval)
+        if number is None:
+            self._last_number += 1
+            number = self._last_number
+        elif self.approvals[number] == approval:
+            return
+        self.approvals[number] = approval
+        self._show_approval(number, approval)
+
+    def _show_approval(self, number: int, approval: Approval) -> None:
+        if approval.conversation_id != self.conversation.conversation_id:
+            return
+        self.line(f"? {approval.description}: {approval.command}")
+        if approval.answerable:
+            self.line(f"  /approve {number} {' | '.join(approval.choices)}")
+        else:
+            self.line("  (after the one before it)")
+
+    def _decided(self, approval: Approval) -> None:
+        number = self._number(approval)
+        if number is not None:
+            del self.approvals[number]
+        if approval.conversation_id == self.conversation.conversation_id:
+            self.line(f"  {approval.decision or approval.status}: {approval.command}")
 
     def _created(self, message: Message) -> None:
         if message.role is MessageRole.ASSISTANT and message.status is MessageState.STREAMING:
@@ -299,10 +336,7 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                 case "/open":
                     await _open(client, screen, listed, rest)
                 case "/approve":
-                    if screen.approval is None:
-                        screen.line("! nothing is asked here")
-                    else:
-                        await client.decide(screen.approval, rest.strip())
+                    await _decide(client, screen, rest)
                 case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:
@@ -323,6 +357,15 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
     if isinstance(terminal, PlainTerminal):
         # Nobody left: what was piped in has an end, and its answers are wanted.
         await screen.answered()
+
+
+async def _decide(client: Client, screen: Screen, typed: str) -> None:
+    number, _, choice = typed.strip().partition(" ")
+    approval = screen.approvals.get(int(number)) if number.isdecimal() else None
+    if approval is None:
+        screen.line("! give the number of what is asked, and a choice")
+    else:
+        await client.decide(approval.approval_id, choice.strip())
 
 
 async def _open(client: Client, screen: Screen, listed: list[ConversationId], number: str) -> None:

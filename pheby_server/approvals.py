@@ -194,6 +194,10 @@ class ApprovalDesk:
         if not accepted:
             entry.approval = before
             entry.state = APPROVAL.next(entry.state, ApprovalEvent.ANSWER_FAILED)
+            await self._sequencer.settled()
+            if approval_id not in self._open:
+                # Over in the meantime, as Hermes has told now.
+                return await self._decided_already(approval_id, choice, device_id)
             raise RequestError(ErrorCode.NOT_ANSWERABLE, details=ErrorDetails(approval=before))
         await self._sequencer.log(self._close(entry, ApprovalEvent.RESOLVE, choice, device))
         return entry.approval

@@ -789,8 +789,14 @@ class RunDesk:
         answer = sendable(result.final_text or "") if tells else ""
         streaming = self._messages.open.get(lane.streaming) if lane.streaming is not None else None
         if streaming is not None:
-            if answer:
-                streaming = attrs.evolve(streaming, text=_declared(streaming.text, answer))
+            declared = _declared(streaming.text, answer) if answer else streaming.text
+            if declared != streaming.text:
+                # Told like any other change: what a client has shown never changes by itself.
+                if declared.startswith(streaming.text):
+                    self.message_appended(streaming.message_id, declared[len(streaming.text) :])
+                else:
+                    self.message_replaced(streaming.message_id, declared)
+                streaming = self._messages.open[streaming.message_id]
             return self._end_message(streaming, result.outcome, final=result.outcome is Outcome.COMPLETED)
         if answer and (lane.spoke is None or lane.spoke.interim):
             now = Time(self._clock.now_ms())

@@ -22,7 +22,7 @@ ERROR_TEXTS: Final[Mapping[ToolErrorCode, str]] = {
     ToolErrorCode.DENIED: "It was not allowed.",
     ToolErrorCode.TIMED_OUT: "It took too long.",
     ToolErrorCode.APPROVAL_UNAVAILABLE: "It needs an approval that cannot be asked for here.",
-    ToolErrorCode.NOT_EXECUTED: "It was not executed.",
+    ToolErrorCode.INDETERMINATE: "Whether it was executed is not known.",
 }
 
 _EVENT: Final = {
@@ -120,6 +120,6 @@ class ToolDesk:
         for of_run, call_id in list(self._open):
             if of_run == run_id:
                 how = Outcome.CANCELLED if outcome is Outcome.CANCELLED else Outcome.FAILED
-                error = None if how is Outcome.CANCELLED else ToolErrorCode.NOT_EXECUTED
+                error = None if how is Outcome.CANCELLED else ToolErrorCode.INDETERMINATE
                 change += self.ended(run_id, ToolResult(call_id=call_id, outcome=how, error=error))
         return change

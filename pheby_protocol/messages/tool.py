@@ -19,7 +19,8 @@ class ToolErrorCode(OpenEnum):
     DENIED = "denied"
     TIMED_OUT = "timed_out"
     APPROVAL_UNAVAILABLE = "approval_unavailable"
-    NOT_EXECUTED = "not_executed"
+    INDETERMINATE = "indeterminate"
+    """Nobody knows whether it was executed: what ran it is gone."""
 
 
 @attrs.frozen(kw_only=True)

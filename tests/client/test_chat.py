@@ -10,11 +10,30 @@ from typing import Any
 
 import pytest
 
-from pheby.chat import HELP, Screen, chat, say
+from pheby.chat import HELP, Screen, _converse, _watch, chat, say
 from pheby.client import Client, Connected, Disconnected
 from pheby_protocol.errors import CloseCode
-from pheby_protocol.ids import ConversationId, HistoryId, Index, MessageId, Millis, Position, RunId, Seq, Time
-from pheby_protocol.messages.connection import ServerDraining
+from pheby_protocol.ids import (
+    ApprovalId,
+    ConversationId,
+    HistoryId,
+    Index,
+    MessageId,
+    Millis,
+    Position,
+    RunId,
+    Seq,
+    Time,
+)
+from pheby_protocol.messages.approval import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalUpdated,
+    PromptStatus,
+)
+from pheby_protocol.messages.connection import ServerDraining, Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated, TitleSource
 from pheby_protocol.messages.message import (
     Message,
@@ -27,7 +46,7 @@ from pheby_protocol.messages.message import (
 )
 from pheby_protocol.messages.run import Run, RunEnded, RunError, RunErrorCode, RunProgress
 from pheby_protocol.states import MessageState, RunState
-from pheby_server.simulated import Fail, Say, Segment, Step
+from pheby_server.simulated import Approve, Fail, Say, Segment, Step
 from tests.client.house import SECRET, House
 
 HERE, THERE = ConversationId("conv_1"), ConversationId("conv_2")
@@ -43,8 +62,8 @@ def respond(text: str) -> Iterable[Step]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> Any:
-    house = House(str(tmp_path / "store"), respond)
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    house = House(str(tmp_path / "store"), getattr(request, "param", respond))
     await house.open()
     yield house
     await house.close()
@@ -167,7 +186,7 @@ async def test_help_names_every_word(house: House, keyboard: Keyboard, capsys: p
     keyboard.types("/help")
     lines = await chatted(house, capsys)
     assert "\n".join(lines).endswith(HELP)
-    assert all(word in HELP for word in ("/new", "/list", "/open", "/history", "/help", "/quit"))
+    assert all(word in HELP for word in ("/new", "/list", "/open", "/history", "/approve", "/cancel", "/help", "/quit"))
 
 
 async def test_conversations_are_made_listed_and_opened(
@@ -362,6 +381,105 @@ async def test_ends_of_runs(
     """B6: never silent about a failure."""
     screen.show(run_ended(status, error))
     assert paper.lines == lines
+
+
+def approval(name: str = "appr_1", where: ConversationId = HERE, **fields: Any) -> Approval:
+    return Approval(
+        approval_id=ApprovalId(name),
+        kind=ApprovalKind.COMMAND,
+        conversation_id=where,
+        position=Position(1),
+        description="recursive delete",
+        command=f"rm -rf {name}",
+        command_truncated=False,
+        choices=("once", "deny"),
+        created_at=Time(1),
+        **{"answerable": True, "status": PromptStatus.PENDING, **fields},
+    )
+
+
+def requested(found: Approval) -> ApprovalRequested:
+    return ApprovalRequested(seq=Seq(1), time=Time(1), conversation_id=found.conversation_id, approval=found)
+
+
+async def test_each_question_has_a_number_of_its_own(screen: Screen, paper: Paper) -> None:
+    """What was typed for the question on the screen never decides another one that came meanwhile."""
+    screen.show(requested(approval("appr_1")))
+    screen.show(requested(approval("appr_2", answerable=False)))
+    screen.show(requested(approval("appr_3", THERE)))
+    decided = approval("appr_1", status=PromptStatus.RESOLVED, answerable=False, decision="deny")
+    screen.show(ApprovalResolved(seq=Seq(2), time=Time(1), conversation_id=HERE, approval=decided))
+    screen.show(ApprovalUpdated(seq=Seq(3), time=Time(1), conversation_id=HERE, approval=approval("appr_2")))
+    assert paper.lines == [
+        "? recursive delete: rm -rf appr_1",
+        "  /approve 1 once | deny",
+        "? recursive delete: rm -rf appr_2",
+        "  (after the one before it)",
+        "  deny: rm -rf appr_1",
+        "? recursive delete: rm -rf appr_2",
+        "  /approve 2 once | deny",
+    ]
+    screen.open(conversation(THERE))
+    assert paper.lines[-2:] == ["? recursive delete: rm -rf appr_3", "  /approve 3 once | deny"]
+
+
+async def test_a_question_that_was_asked_before_is_asked_once_more(screen: Screen, paper: Paper) -> None:
+    """D7."""
+    snapshot = Snapshot(
+        part=0,
+        last=True,
+        seq=Seq(1),
+        conversations=(),
+        runs=(),
+        messages=(),
+        tool_calls=(),
+        approvals=(approval(),),
+        clarifications=(),
+    )
+    screen.show(snapshot)
+    screen.show(snapshot)
+    assert paper.lines == ["? recursive delete: rm -rf appr_1", "  /approve 1 once | deny"]
+
+
+class Answering(Paper):
+    """A terminal whose owner answers when asked."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__()
+        self._answers = answers
+        self._asked = asyncio.Event()
+
+    def line(self, text: str) -> None:
+        super().line(text)
+        if "/approve 1" in text:
+            self._asked.set()
+
+    async def typed(self) -> Any:
+        yield "go"
+        await self._asked.wait()
+        for answer in self._answers:
+            yield answer
+
+
+def asking(text: str) -> Iterable[Step]:
+    question = Approve("recursive delete", "rm -rf a")
+    yield question
+    yield Say(f"It was {question.decision}.")
+
+
+@pytest.mark.parametrize("house", [asking], indirect=True)
+async def test_a_question_is_decided_by_its_number_and_a_choice(house: House) -> None:
+    paper = Answering("/approve", "/approve once", "/approve 2 once", "/approve 1 banana", "/approve 1 once")
+    async with Client(house.url, SECRET) as client, asyncio.TaskGroup() as tasks:
+        screen = Screen(paper, await client.create_conversation("Here"))
+        watching = tasks.create_task(_watch(client, screen))
+        await asyncio.wait_for(_converse(client, screen, paper), 5)
+        await asyncio.wait_for(screen.answered(), 5)
+        watching.cancel()
+    assert paper.lines.count("! give the number of what is asked, and a choice") == 3
+    assert [line for line in paper.lines if "invalid_choice" in line]
+    assert paper.growing == "" or "It was once." in paper.growing
+    assert any("It was once." in line for line in [*paper.lines, paper.growing])
 
 
 async def test_the_connection_is_told(screen: Screen, paper: Paper) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import enum
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 
 MODULES = (
     "agent",
+    "agent.redact",
     "agent.secret_scope",
     "gateway",
     "gateway.config",
@@ -122,6 +124,40 @@ class PlatformEntry:
     platform_hint: str = ""
 
 
+class FakeApprovals:
+    """Hermes's queue of questions: with ids or oldest first."""
+
+    def __init__(self, shape: str) -> None:
+        self.queues: dict[str, list[SimpleNamespace]] = {}
+        self.module = ModuleType("tools.approval")
+        self.module._lock = threading.Lock()  # type: ignore[attr-defined]
+        self.module._gateway_queues = self.queues  # type: ignore[attr-defined]
+        self.module.resolve_gateway_approval = self.resolve  # type: ignore[attr-defined]
+        self.by_id = shape == "new"
+        self.asked: list[SimpleNamespace] = []
+
+    def ask(self, session_key: str, command: str, request_id: str) -> Any:
+        data = {"command": command, "request_id": request_id} if self.by_id else {"command": command}
+        entry = SimpleNamespace(data=data, result=None, reason=None, event=threading.Event())
+        self.queues.setdefault(session_key, []).append(entry)
+        self.asked.append(entry)
+        return entry
+
+    @property
+    def resolved(self) -> list[tuple[str, str, str | None]]:
+        """Command, choice, reason of every question that was decided."""
+        return [(entry.data["command"], entry.result, entry.reason) for entry in self.asked if entry.event.is_set()]
+
+    def resolve(self, session_key: str, choice: str, *, reason: str | None, request_id: str) -> int:
+        queue = self.queues.get(session_key, [])
+        wanted = [entry for entry in queue if entry.data["request_id"] == request_id]
+        for entry in wanted:
+            queue.remove(entry)
+            entry.result, entry.reason = choice, reason
+            entry.event.set()
+        return len(wanted)
+
+
 class UnscopedSecretError(RuntimeError):
     pass
 
@@ -133,6 +169,7 @@ class FakeHermes:
     modules: dict[str, ModuleType]
     home: Path
     process_home: Path
+    approvals: FakeApprovals
     secrets: dict[str, str] = field(default_factory=dict)
     unscoped: bool = False
     """A gateway for several profiles, asked outside of any profile."""
@@ -149,12 +186,16 @@ class FakeHermes:
 def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") -> FakeHermes:
     """Put the stand-in where Hermes would be."""
     modules = {name: ModuleType(name) for name in MODULES}
-    hermes = FakeHermes(modules, home, home)
+    hermes = FakeHermes(modules, home, home, FakeApprovals(shape))
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
         parent, _, leaf = name.rpartition(".")
         if parent:
             setattr(modules[parent], leaf, module)
+
+    monkeypatch.setitem(sys.modules, "tools", ModuleType("tools"))
+    monkeypatch.setitem(sys.modules, "tools.approval", hermes.approvals.module)
+    sys.modules["tools"].approval = hermes.approvals.module  # type: ignore[attr-defined]
 
     def fill(module: str, **names: Any) -> None:
         for name, value in names.items():
@@ -172,6 +213,7 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
         MessageType=MessageType,
         SendResult=SendResult,
     )
+    fill("agent.redact", redact_sensitive_text=lambda text, force=False: text.replace("hunter2", "***"))
     fill("gateway.config", Platform=lambda name: SimpleNamespace(value=name))
     fill("gateway.platform_registry", PlatformEntry=PlatformEntry)
     fill("gateway.session_context", get_session_env=lambda name: None)

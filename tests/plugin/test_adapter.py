@@ -21,7 +21,7 @@ from pheby_hermes.hooks import HookRelay
 from pheby_server.stores import Store
 from pheby_server.testing import MemoryTransport
 from tests.plugin import fake_hermes
-from tests.plugin.fake_hermes import FakeHermes, ProcessingOutcome
+from tests.plugin.fake_hermes import FakeApprovals, FakeHermes, ProcessingOutcome
 
 SECRET = "0123456789abcdef" * 2
 WEAK = "not-so-long-secret"
@@ -380,6 +380,100 @@ async def test_an_interrupt_is_noted_and_passed_on(talk: Conversation) -> None:
     ended = await talk.client.until("run.ended")
     assert (ended["run"]["status"], ended["run"]["reason"]) == ("cancelled", "requested")
     assert talk.adapter.interrupts == [("key", talk.chat_id)]
+
+
+# Approvals
+
+KEY = "agent:main:pheby:dm:100"
+
+
+async def ask(talk: Conversation, approvals: FakeApprovals, command: str, call_id: str, **flags: Any) -> Any:
+    """A thread of Hermes's asks; what the client has of it."""
+    approvals.ask(KEY, command, f"id-{call_id}")
+    talk.hook(
+        "pre_approval_request",
+        command=command,
+        tool_call_id=call_id,
+        session_key=KEY,
+        pattern_key="recursive delete",
+        surface="gateway",
+    )
+    await talk.hooks_taken()
+    sent = await talk.adapter.send_exec_approval(talk.chat_id, command, KEY, "recursive delete", None, **flags)
+    assert sent.success
+    frame = await talk.client.until("approval.requested")
+    return frame["approval"]
+
+
+async def test_an_answer_goes_to_the_question_that_was_tapped(talk: Conversation, hermes: FakeHermes) -> None:
+    """R-E1, R-E2: a Hermes with ids takes any, one without the oldest alone."""
+    await talk.begin(await talk.say("hello"))
+    first = await ask(talk, hermes.approvals, "rm a", "c1")
+    second = await ask(talk, hermes.approvals, "rm b", "c2")
+    assert first["choices"] == ["once", "session", "always", "deny"]
+    assert (first["description"], first["pattern"]) == ("recursive delete", "recursive delete")
+    by_id = hermes.approvals.by_id
+    assert (first["answerable"], second["answerable"]) == (True, by_id)
+    answer = await talk.client.request("approval.respond", approval_id=second["approval_id"], choice="once")
+    if by_id:
+        assert answer["approval"]["decision"] == "once"
+        assert hermes.approvals.resolved == [("rm b", "once", None)]
+        return
+    assert answer["code"] == "not_answerable"
+    await talk.client.request("approval.respond", approval_id=first["approval_id"], choice="deny")
+    assert hermes.approvals.resolved == [("rm a", "deny", None)]
+    updated = next(frame for frame in talk.client.seen if frame["type"] == "approval.updated")
+    assert updated["approval"] == {**second, "answerable": True}
+
+
+@pytest.mark.parametrize(
+    ("flags", "choices"),
+    [
+        ({"allow_permanent": False}, ["once", "session", "deny"]),
+        ({"allow_session": False}, ["once", "deny"]),
+        ({"smart_denied": True}, ["once", "deny"]),
+        ({"something_new": True}, ["once", "session", "always", "deny"]),
+    ],
+)
+async def test_what_is_offered_is_what_hermes_allows(
+    talk: Conversation, hermes: FakeHermes, flags: dict[str, Any], choices: list[str]
+) -> None:
+    """D5."""
+    await talk.begin(await talk.say("hello"))
+    assert (await ask(talk, hermes.approvals, "rm a", "c1", **flags))["choices"] == choices
+
+
+async def test_a_question_that_ran_out_a_moment_ago_is_not_the_next_one(talk: Conversation, hermes: FakeHermes) -> None:
+    """R-E2: Hermes's thread has dropped it and has not told of it yet."""
+    await talk.begin(await talk.say("hello"))
+    first = await ask(talk, hermes.approvals, "rm a", "c1")
+    await ask(talk, hermes.approvals, "rm b", "c2")
+    hermes.approvals.queues[KEY].pop(0)
+    answer = await talk.client.request("approval.respond", approval_id=first["approval_id"], choice="once")
+    assert answer["code"] == "not_answerable"
+    assert hermes.approvals.resolved == []
+    talk.hook("post_approval_response", command="rm a", tool_call_id="c1", session_key=KEY, choice="timeout")
+    await talk.hooks_taken()
+    resolved = (await talk.client.until("approval.resolved"))["approval"]
+    assert (resolved["approval_id"], resolved["status"]) == (first["approval_id"], "expired")
+
+
+async def test_what_is_being_stopped_can_only_be_refused(talk: Conversation, hermes: FakeHermes) -> None:
+    """C3: a yes after the cancel would run what the owner has stopped."""
+    await talk.begin(await talk.say("hello"))
+    approval = await ask(talk, hermes.approvals, "rm a", "c1")
+    await talk.adapter.interrupt_session_activity("key", talk.chat_id)
+    answer = await talk.client.request("approval.respond", approval_id=approval["approval_id"], choice="once")
+    assert answer["code"] == "not_answerable"
+    assert hermes.approvals.resolved == []
+    answer = await talk.client.request("approval.respond", approval_id=approval["approval_id"], choice="deny")
+    assert answer["approval"]["decision"] == "deny"
+
+
+async def test_no_card_of_a_gateway_that_is_shut(make: Make) -> None:
+    adapter = make()
+    assert not (await adapter.send_exec_approval("100", "rm a", KEY)).success
+    assert adapter.resolve_approval("k1", "once", None) is False
 
 
 async def test_a_text_of_hermes_is_stored_before_hermes_hears_that_it_was_sent(talk: Conversation) -> None:

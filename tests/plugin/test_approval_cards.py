@@ -28,15 +28,18 @@ def facts(command: str, call_id: str = "c1", session_key: str = SESSION, **more:
     }
 
 
-def ask(desk: ApprovalCards, command: str, call_id: str = "c1") -> Card:
+def ask(desk: ApprovalCards, command: str, call_id: str = "c1", question: object = None) -> Card:
+    """On a Hermes without ids, unless `question` is one."""
     desk.asked(facts(command, call_id))
-    return desk.shown(CHAT, SESSION, command)
+    card = desk.shown(CHAT, SESSION, command)
+    card.question = question or object()
+    return card
 
 
 def test_a_card_knows_the_call_and_the_pattern_that_the_hook_told() -> None:
     card = ask(cards(), "rm a", "c7")
     assert card.asked is not None
-    assert (card.asked.call_id, card.asked.pattern) == ("c7", "recursive delete")
+    assert (card.asked.call_id, card.asked.patterns) == ("c7", ("recursive delete",))
 
 
 def test_a_card_without_a_hook_is_a_card() -> None:
@@ -44,6 +47,8 @@ def test_a_card_without_a_hook_is_a_card() -> None:
     desk = cards()
     card = desk.shown(CHAT, SESSION, "rm a")
     assert (card.asked, desk.named(card.key)) == (None, card)
+    assert not desk.answerable(card)
+    card.question = object()
     assert desk.answerable(card)
 
 
@@ -54,6 +59,24 @@ def test_two_threads_whose_cards_come_the_other_way_round() -> None:
     desk.asked(facts("rm b", "c2"))
     second, first = desk.shown(CHAT, SESSION, "rm b"), desk.shown(CHAT, SESSION, "rm a")
     assert [card.asked and card.asked.call_id for card in (first, second)] == ["c1", "c2"]
+    first.question = second.question = object()
+    assert desk.oldest(SESSION) is first
+    assert (desk.answerable(first), desk.answerable(second)) == (True, False)
+
+
+def test_a_card_takes_no_question_about_another_command() -> None:
+    desk = cards()
+    desk.asked(facts("rm a"))
+    assert desk.shown(CHAT, SESSION, "rm b").asked is None
+
+
+def test_all_patterns_are_known() -> None:
+    """`session` allows them all."""
+    desk = cards()
+    desk.asked(facts("rm a", pattern_keys=["recursive delete", "delete in root path"]))
+    asked = desk.shown(CHAT, SESSION, "rm a").asked
+    assert asked is not None
+    assert asked.patterns == ("recursive delete", "delete in root path")
 
 
 def test_a_card_shows_its_command_masked() -> None:
@@ -73,20 +96,20 @@ def test_only_the_oldest_is_answerable_where_hermes_has_no_ids() -> None:
     assert desk.answerable(second)
 
 
-def test_nothing_is_answerable_while_a_question_has_no_card_yet() -> None:
-    """It could be the oldest."""
+def test_nothing_is_answerable_while_an_older_question_has_no_card_yet() -> None:
     desk = cards()
-    first = ask(desk, "rm a", "c1")
-    desk.asked(facts("rm b", "c2"))
-    assert not desk.answerable(first)
-    desk.shown(CHAT, SESSION, "rm b")
-    assert desk.answerable(first)
+    desk.asked(facts("rm a", "c1"))
+    second = ask(desk, "rm b", "c2")
+    assert not desk.answerable(second)
+    first = desk.shown(CHAT, SESSION, "rm a")
+    first.question = object()
+    assert (desk.answerable(first), desk.answerable(second)) == (True, False)
 
 
 def test_with_ids_every_question_is_answerable_until_it_was_answered() -> None:
     desk = cards()
     first, second = ask(desk, "rm a", "c1"), ask(desk, "rm b", "c2")
-    first.request_id, second.request_id = "r1", "r2"
+    first.question, second.question = "r1", "r2"
     assert desk.answerable(second)
     second.answered = True
     assert (desk.answerable(first), desk.answerable(second)) == (True, False)
@@ -105,7 +128,7 @@ def test_the_next_is_the_oldest_once_the_first_was_answered() -> None:
 def test_of_two_alike_the_end_is_that_of_the_answered_one() -> None:
     desk = cards()
     first, second = ask(desk, "rm a", ""), ask(desk, "rm a", "")
-    first.request_id, second.request_id = "r1", "r2"
+    first.question, second.question = "r1", "r2"
     second.answered = True
     assert desk.over(facts("rm a", "")) is second
     assert desk.over(facts("rm a", "")) is first
@@ -132,6 +155,9 @@ def test_a_question_that_only_a_model_judges_is_none() -> None:
     desk = cards()
     desk.asked(facts("rm a", surface="smart"))
     desk.asked(facts("rm a", surface="cli"))
+    desk.asked(facts("rm a", surface="transport:x"))
+    desk.asked(facts("rm a", coalesced=True))
+    desk.asked(facts("rm a", session_key="agent:main:telegram:dm:100"))
     desk.asked(facts("rm a", session_key=""))
     assert desk.shown(CHAT, SESSION, "rm a").asked is None
 
@@ -145,12 +171,33 @@ def test_a_chat_where_nothing_runs_has_no_questions() -> None:
     assert desk.forget(CHAT) == []
 
 
+def test_a_question_of_an_outside_tool_is_one_too() -> None:
+    desk = cards()
+    desk.asked(facts("Send it?", surface="mcp-elicitation"))
+    card = desk.shown(CHAT, SESSION, "Send it?")
+    assert desk.over(facts("Send it?", surface="mcp-elicitation", choice="timeout")) is card
+
+
+def test_one_that_waits_for_the_answer_to_another_ends_none() -> None:
+    desk = cards()
+    card = ask(desk, "rm a", "")
+    assert desk.over(facts("rm a", "", coalesced=True)) is None
+    assert desk.named(card.key) is card
+
+
+def test_questions_without_a_card_are_forgotten_too() -> None:
+    desk = cards()
+    desk.asked(facts("rm a"))
+    assert desk.forget(CHAT) == []
+    assert desk.shown(CHAT, SESSION, "rm a").asked is None
+
+
 def test_hooks_without_cards_are_bounded() -> None:
     desk = cards()
     for number in range(MAX_OPEN + 10):
         desk.asked(facts(f"rm {number}"))
-    assert desk.shown(CHAT, SESSION, "rm 0").asked is not None
-    assert sum(desk.shown(CHAT, SESSION, "x").asked is not None for _ in range(MAX_OPEN + 10)) == MAX_OPEN - 1
+    found = [desk.shown(CHAT, SESSION, f"rm {number}").asked is not None for number in range(MAX_OPEN + 10)]
+    assert found == [False] * 10 + [True] * MAX_OPEN
 
 
 @given(st.lists(st.sampled_from(["ask", "answer", "end"]), max_size=30), st.data())

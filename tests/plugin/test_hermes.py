@@ -258,6 +258,67 @@ def test_the_cursor(runner: Any, cursor: str) -> None:
     assert _hermes.streaming_cursor(adapter(gateway_runner=runner)) == cursor
 
 
+# Approvals
+
+KEY = "agent:main:pheby:dm:100"
+
+
+def test_a_question_is_decided_by_its_id_where_hermes_has_ids(hermes: FakeHermes) -> None:
+    """Of two alike each card has its own."""
+    for number in (1, 2):
+        hermes.approvals.ask(KEY, "rm hunter2", f"r{number}")
+    assert _hermes.find_question(KEY, "rm ***", []) == "r1"
+    assert _hermes.find_question(KEY, "rm ***", ["r1"]) == "r2"
+    assert _hermes.find_question(KEY, "rm ***", ["r1", "r2"]) is None
+    assert _hermes.find_question(KEY, "rm b", []) is None
+    assert _hermes.find_question("another", "rm ***", []) is None
+    assert _hermes.resolve_approval(KEY, "deny", "no", "r2")
+    assert not _hermes.resolve_approval(KEY, "once", None, "r2")
+    assert hermes.approvals.resolved == [("rm hunter2", "deny", "no")]
+    assert len(hermes.approvals.queues[KEY]) == 1
+
+
+def test_the_oldest_is_decided_only_if_it_is_the_one_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R-E2, on a Hermes without ids: the one that was meant may have run out a moment ago."""
+    approvals = install(monkeypatch, tmp_path, shape="old").approvals
+    first, second = (approvals.ask(KEY, "rm a", "") for _ in range(2))
+    assert _hermes.find_question(KEY, "rm a", []) is first
+    assert _hermes.find_question(KEY, "rm a", [first]) is second
+    assert not _hermes.resolve_approval(KEY, "once", None, second)
+    assert not _hermes.resolve_approval("another", "once", None, first)
+    assert approvals.resolved == []
+    approvals.queues[KEY].pop(0)
+    assert not _hermes.resolve_approval(KEY, "once", None, first)
+    assert approvals.resolved == []
+    assert _hermes.resolve_approval(KEY, "once", "fine", second)
+    assert approvals.resolved == [("rm a", "once", "fine")]
+    assert KEY not in approvals.queues
+    assert not _hermes.resolve_approval(KEY, "once", None, second)
+
+
+@pytest.mark.parametrize(
+    ("approvals", "seconds"),
+    [
+        ({"timeout": 300}, 300.0),
+        ({"timeout": 2.5}, 2.5),
+        ({"timeout": 0}, None),
+        ({"timeout": "x"}, None),
+        (None, None),
+    ],
+)
+def test_how_long_hermes_waits(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, approvals: object, seconds: float | None
+) -> None:
+    """D2."""
+    monkeypatch.setattr(hermes.modules["hermes_cli.config"], "load_config", lambda: {"approvals": approvals})
+    assert _hermes.approval_seconds() == seconds
+    if seconds is None:
+        monkeypatch.setattr(hermes.approvals.module, "_get_approval_timeout", lambda: 60, raising=False)
+        assert _hermes.approval_seconds() == 60.0
+
+
 # Rows
 
 

@@ -224,7 +224,9 @@ def _called(relay: Relay, result: Played, ids: dict[str, str], record: dict[str,
     if name == "edit_message" and k["message_id"] in ids:
         relay.edit(ids[k["message_id"]], k["content"], final=k["finalize"])
     elif name == "send_exec_approval":
-        relay.approval(k["chat_id"], k["session_key"], k["command"], k["description"], CHOICES, lambda _: None, None)
+        relay.approval(
+            k["chat_id"], k["session_key"], k["command"], k["description"], CHOICES, lambda *_: object(), None
+        )
     elif name == "send_or_update_status":
         relay.status(a[0], a[2])
         return "status"

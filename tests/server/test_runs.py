@@ -748,6 +748,27 @@ async def test_a_message_is_not_lost_once_its_run_began(rig: Rig) -> None:
 # The answer that Hermes declares
 
 
+@pytest.mark.parametrize(
+    ("shown", "declared", "told"),
+    [
+        ("Visible start", "Visible start, visible end.", ("message.delta", ", visible end.")),
+        ("first line\n", "first line with its end", ("message.replaced", "first line with its end")),
+    ],
+)
+async def test_what_the_declared_answer_changes_is_told_as_a_change(
+    rig: Rig, shown: str, declared: str, told: tuple[str, str]
+) -> None:
+    """B2: a client's text is what the changes add up to, also at the end."""
+    await rig.started("m1")
+    rig.events.message_started(rig.name, shown)
+    rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text=declared))
+    frames = await rig.seen("message.delta", "message.replaced", "message.completed")
+    change, completed = frames[-2:]
+    assert (change["type"], change["text"]) == told
+    assert completed["message"]["text"] == declared
+    assert completed["message"]["index"] == change["index"]
+
+
 async def test_a_declared_answer_that_nobody_saw_is_shown_once(rig: Rig) -> None:
     """B1."""
     await rig.started("m1")

@@ -92,8 +92,8 @@ async def test_a_call_that_is_told_twice_is_one_call(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "code"),
     [
-        (Outcome.COMPLETED, "failed", "not_executed"),
-        (Outcome.FAILED, "failed", "not_executed"),
+        (Outcome.COMPLETED, "failed", "indeterminate"),
+        (Outcome.FAILED, "failed", "indeterminate"),
         (Outcome.CANCELLED, "cancelled", None),
     ],
 )

@@ -527,7 +527,7 @@ public sealed interface ToolErrorCode : OpenEnum {
     public data object Denied : ToolErrorCode { override val wire: String get() = "denied" }
     public data object TimedOut : ToolErrorCode { override val wire: String get() = "timed_out" }
     public data object ApprovalUnavailable : ToolErrorCode { override val wire: String get() = "approval_unavailable" }
-    public data object NotExecuted : ToolErrorCode { override val wire: String get() = "not_executed" }
+    public data object Indeterminate : ToolErrorCode { override val wire: String get() = "indeterminate" }
 
     /** A value of a later version. */
     @JvmInline
@@ -535,14 +535,14 @@ public sealed interface ToolErrorCode : OpenEnum {
 
     public companion object {
         /** The values of this version. */
-        public val known: List<ToolErrorCode> get() = listOf(Failed, Denied, TimedOut, ApprovalUnavailable, NotExecuted)
+        public val known: List<ToolErrorCode> get() = listOf(Failed, Denied, TimedOut, ApprovalUnavailable, Indeterminate)
 
         public fun of(wire: String): ToolErrorCode = when (wire) {
             "failed" -> Failed
             "denied" -> Denied
             "timed_out" -> TimedOut
             "approval_unavailable" -> ApprovalUnavailable
-            "not_executed" -> NotExecuted
+            "indeterminate" -> Indeterminate
             else -> Unknown(wire)
         }
     }
