@@ -125,15 +125,25 @@ def find_question(session_key: str, shown: str, taken: Collection[object]) -> ob
 
     A text is Hermes's id of it; anything else is the question itself, on a Hermes without ids. None: there is none.
     """
-    from tools import approval
-
-    with approval._lock:
-        entries: list[Any] = list(approval._gateway_queues.get(session_key, ()))
-    for entry in entries:
-        question: object = entry.data.get("request_id") or entry
-        if question not in taken and command_on_card(str(entry.data.get("command", ""))) == shown:
+    for question, command in _questions(session_key):
+        if question not in taken and command_on_card(command) == shown:
             return question
     return None
+
+
+def _questions(session_key: str) -> list[tuple[object, str]]:
+    """All open questions of a session, oldest first, with their commands."""
+    from tools import approval
+
+    listed = getattr(approval, "list_gateway_approvals", None)
+    if listed is not None:
+        found = [(data.get("request_id"), data) for data in listed(session_key)]
+    elif hasattr(approval, "_gateway_queues") and hasattr(approval, "_lock"):
+        with approval._lock:
+            found = [(entry, entry.data) for entry in approval._gateway_queues.get(session_key, ())]
+    else:
+        return []
+    return [(question, str(data.get("command", ""))) for question, data in found if question]
 
 
 def resolve_approval(session_key: str, choice: str, reason: str | None, question: object) -> bool:

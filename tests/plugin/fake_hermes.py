@@ -134,6 +134,8 @@ class FakeApprovals:
         self.module._gateway_queues = self.queues  # type: ignore[attr-defined]
         self.module.resolve_gateway_approval = self.resolve  # type: ignore[attr-defined]
         self.by_id = shape == "new"
+        if self.by_id:
+            self.module.list_gateway_approvals = self.listed  # type: ignore[attr-defined]
         self.asked: list[SimpleNamespace] = []
 
     def ask(self, session_key: str, command: str, request_id: str) -> Any:
@@ -142,6 +144,9 @@ class FakeApprovals:
         self.queues.setdefault(session_key, []).append(entry)
         self.asked.append(entry)
         return entry
+
+    def listed(self, session_key: str) -> list[dict[str, Any]]:
+        return [dict(entry.data) for entry in self.queues.get(session_key, [])]
 
     @property
     def resolved(self) -> list[tuple[str, str, str | None]]:

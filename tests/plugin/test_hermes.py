@@ -298,6 +298,13 @@ def test_the_oldest_is_decided_only_if_it_is_the_one_that_was_meant(
     assert not _hermes.resolve_approval(KEY, "once", None, second)
 
 
+def test_a_hermes_that_shows_no_questions_has_none_to_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    approvals = install(monkeypatch, tmp_path, shape="old").approvals
+    approvals.ask(KEY, "rm a", "")
+    monkeypatch.delattr(approvals.module, "_gateway_queues")
+    assert _hermes.find_question(KEY, "rm a", []) is None
+
+
 @pytest.mark.parametrize(
     ("approvals", "seconds"),
     [
