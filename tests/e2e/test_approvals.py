@@ -116,6 +116,27 @@ async def test_the_first_answer_wins_on_two_devices(stack, client, name, doomed)
     assert_ran(stack, doomed, False)
 
 
+async def test_two_conversations_ask_at_once(stack, client, name, tmp_path):
+    """R-E2: each answer decides its own question, proved by what ran."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    conversations, runs, approvals = [], [], []
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        conversations.append(await client.create(f"{number}-{name}"))
+        run_id, approval = await asked(client, conversations[-1], folder, f"{number}-{name}")
+        runs.append(run_id)
+        approvals.append(approval)
+    assert [approval["answerable"] for approval in approvals] == [True, True]
+    await client.request("approval.respond", approval_id=approvals[1]["approval_id"], choice="once")
+    await client.run_end(runs[1])
+    assert_ran(stack, folders[0], False)
+    assert_ran(stack, folders[1], True)
+    assert resolved(client, conversations[0]) == []
+    await client.request("approval.respond", approval_id=approvals[0]["approval_id"], choice="deny")
+    await client.run_end(runs[0])
+    assert_ran(stack, folders[0], False)
+
+
 async def test_a_question_that_nobody_saw_waits_in_the_snapshot(stack, client, name, doomed):
     """D7: nobody was connected when Hermes asked."""
     conversation_id = await client.create(name)
