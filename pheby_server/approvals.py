@@ -43,7 +43,7 @@ _STATUS: Final[Mapping[ApprovalState, PromptStatus]] = {
 
 
 class Places(Protocol):
-    """Where an approval stands: its place in the history, and the tool call that it is about."""
+    """Where an approval stands in the history."""
 
     def next_position(self, conversation_id: ConversationId) -> Position: ...
 
