@@ -316,6 +316,77 @@ def cancel_clarifications(session_key: str) -> None:
             return
 
 
+def clarifications_offered() -> bool:
+    """Whether this Hermes asks its questions through an adapter and takes answers by their id."""
+    try:
+        from gateway.platforms import base
+        from tools import clarify_gateway
+    except ImportError:
+        return False
+    return hasattr(base.BasePlatformAdapter, "send_clarify") and hasattr(clarify_gateway, "resolve_gateway_clarify")
+
+
+def skip_answer() -> str | None:
+    """The answer by which a question is skipped; None on a Hermes that does not know skipping."""
+    from tools import clarify_gateway
+
+    answer: str | None = getattr(clarify_gateway, "SKIPPED", None)
+    return answer
+
+
+def undecorated(label: str) -> str:
+    """A choice without what Hermes adds to the first one for display."""
+    try:
+        from tools.clarify_tool import strip_recommended
+    except ImportError:
+        return label
+    return str(strip_recommended(label))
+
+
+def takes_several(session_key: str, clarify_id: str) -> bool:
+    """Whether a question that was just asked takes more than one of its choices."""
+    from tools import clarify_gateway
+
+    entry = clarify_gateway.get_pending_for_session(session_key, include_choice_prompts=True)
+    return entry is not None and entry.clarify_id == clarify_id and bool(getattr(entry, "multi_select", False))
+
+
+def clarification_seconds() -> float | None:
+    """How long Hermes waits for an answer; None: for ever, or it does not say."""
+    try:
+        from tools import clarify_gateway
+
+        seconds = float(clarify_gateway.get_clarify_timeout())
+    except Exception:  # noqa: BLE001 - an expiry that is not known is not promised
+        return None
+    return seconds if seconds > 0 else None
+
+
+def resolve_clarification(clarify_id: str, answer: str) -> bool:
+    """Answer a question; False when nobody waits for it any more."""
+    from tools import clarify_gateway
+
+    # Under Hermes's own lock: on 0.19 an answer could else come between a waiter's end and its last look.
+    with clarify_gateway._lock:
+        return bool(clarify_gateway.resolve_gateway_clarify(clarify_id, answer))
+
+
+async def cancel_confirmation(session_key: str, confirm_id: str) -> None:
+    """Say no to what Hermes wants confirmed before it obeys a command."""
+    from tools import slash_confirm
+
+    await slash_confirm.resolve(session_key, confirm_id, "cancel")
+
+
+def interrupt_subagent(subagent_id: str) -> bool:
+    """Stop one subagent; False when this Hermes cannot, or it runs no more."""
+    try:
+        from tools.delegate_tool import interrupt_subagent as interrupt
+    except ImportError:
+        return False
+    return bool(interrupt(subagent_id))
+
+
 def streaming_enabled(adapter: BasePlatformAdapter, platform_name: str) -> bool:
     """Whether this Hermes sends a reply while it is written."""
     runner_config = getattr(getattr(adapter, "gateway_runner", None), "config", None)

@@ -21,6 +21,7 @@ from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
 from .config import PluginConfig, read_config
 from .hooks import HookRelay
 from .port import HermesSide, sessions_reader
+from .questions import answer
 from .relay import Relay
 from .tool_calls import redactor
 from .typed import neutralise
@@ -113,6 +114,9 @@ class PhebyAdapter(BasePlatformAdapter):
             if server is not None:
                 with contextlib.suppress(StoreError):
                     if relay is not None:
+                        # Its thread waits for an answer: on 0.19 the gateway would not end before it.
+                        for session_key in relay.asking_sessions():
+                            _hermes.cancel_clarifications(session_key)
                         relay.shut_down()
                         # Clients that are still there hear how their runs ended.
                         await server.events.settled()
@@ -129,6 +133,8 @@ class PhebyAdapter(BasePlatformAdapter):
             cancel=True,
             tools=True,
             approvals=True,
+            subagents=True,
+            clarifications=_hermes.clarifications_offered(),
         )
 
     # Hermes: what the agent says
@@ -198,6 +204,50 @@ class PhebyAdapter(BasePlatformAdapter):
         except StoreError:
             return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=key)
+
+    async def send_clarify(
+        self,
+        chat_id: str,
+        question: str,
+        choices: list[str] | None,
+        clarify_id: str,
+        session_key: str,
+        metadata: Any = None,
+        **more: Any,
+    ) -> SendResult:
+        relay, server = self._relay, self._server
+        if relay is None or server is None:
+            return SendResult(success=False, error="not connected")
+        seconds = _hermes.clarification_seconds()
+        relay.clarification(
+            chat_id,
+            session_key,
+            clarify_id,
+            question,
+            choices or (),
+            multiple=_hermes.takes_several(session_key, clarify_id),
+            skip_answer=_hermes.skip_answer(),
+            undecorated=_hermes.undecorated,
+            expires_at=None if seconds is None else int((time.time() + seconds) * 1_000),
+        )
+        try:
+            await server.events.settled()
+        except StoreError:
+            return SendResult(success=False, error="not connected")
+        return SendResult(success=True, message_id=clarify_id)
+
+    async def retire_clarify_card(self, clarify_id: str, notice: str = "", **more: Any) -> None:
+        """Nobody has answered: the card is over."""
+        if self._relay is not None:
+            self._relay.clarification_over(clarify_id)
+
+    async def send_slash_confirm(
+        self, chat_id: str, title: str, message: str, session_key: str, confirm_id: str, metadata: Any = None
+    ) -> SendResult:
+        """Refused by rule: text of the owner is never a command, so nobody here has asked for what this confirms."""
+        log.warning("confirmation.refused")
+        await _hermes.cancel_confirmation(session_key, confirm_id)
+        return SendResult(success=True, message_id=confirm_id)
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
         """Nothing: the run's own state says that the agent works."""
@@ -276,6 +326,21 @@ class PhebyAdapter(BasePlatformAdapter):
         if resume is not None:
             resume(card.chat_id)
         return True
+
+    def resolve_clarification(self, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool) -> bool:
+        relay = self._relay
+        question = relay.may_clarify(key) if relay is not None else None
+        if relay is None or question is None:
+            return False
+        said = answer(question, chosen, text, skip=skip, undecorated=_hermes.undecorated)
+        if said is None or not _hermes.resolve_clarification(key, said):
+            return False
+        relay.clarification_answered(key)
+        return True
+
+    def interrupt_subagent(self, key: str) -> bool:
+        subagent_id = self._relay.subagents.hermes_id(key) if self._relay is not None else None
+        return subagent_id is not None and _hermes.interrupt_subagent(subagent_id)
 
     async def interrupt(self, chat_id: str) -> None:
         suffix = f":{PLATFORM}:dm:{chat_id}"

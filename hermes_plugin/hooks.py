@@ -23,6 +23,7 @@ HOOKS: Final = (
     "pre_llm_call",
     "pre_tool_call",
     "subagent_start",
+    "subagent_stop",
 )
 """No `on_stream_*`: registering one switches provider streaming on for every surface of the profile."""
 

@@ -48,6 +48,12 @@ class Gateway(Protocol):
     def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
         """Decide one question; False when Hermes did not take the answer, or it might reach another question."""
 
+    def resolve_clarification(self, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool) -> bool:
+        """Answer one question; False when Hermes did not take it."""
+
+    def interrupt_subagent(self, key: str) -> bool:
+        """Stop one subagent; False when it cannot be stopped."""
+
 
 class HermesSide:
     """The HermesPort of one adapter. Database reads run in threads and are short."""
@@ -88,6 +94,14 @@ class HermesSide:
         self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
     ) -> bool:
         return self._gateway.resolve_approval(key, choice, reason)
+
+    async def resolve_clarification(
+        self, conversation_id: ConversationId, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool
+    ) -> bool:
+        return self._gateway.resolve_clarification(key, chosen, text, skip=skip)
+
+    async def interrupt_subagent(self, conversation_id: ConversationId, key: str) -> bool:
+        return self._gateway.interrupt_subagent(key)
 
     async def conversations(self) -> Sequence[HermesConversation]:
         sessions = await asyncio.to_thread(self._read, None)

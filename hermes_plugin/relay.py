@@ -5,7 +5,7 @@ Hermes-free and without I/O, so that recordings of real gateways can be played t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -20,6 +20,8 @@ from pheby_server.ports import ApprovalPrompt, GatewayEvents, Outcome, RunResult
 from .approval_cards import ApprovalCards, Card
 from .chats import conversation_of
 from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
+from .questions import MAX_CHOICES, Question, prompt
+from .subagents import Subagents
 from .tool_calls import Redact, redactor, tool_result, tool_start
 from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
 
@@ -64,6 +66,8 @@ class _Run:
     """The last text that was shown whole."""
     on_its_way: str = ""
     """What the model said with its last request for a tool. Where nothing streams, Hermes sends it without a mark."""
+    clarifying: str | None = None
+    """The tool call that asks the owner."""
     provider_fails: bool = False
     """The provider's last word was an error; what Hermes says of it may quote the provider."""
 
@@ -99,6 +103,9 @@ class Relay:
         self._cursor = cursor
         self.turns = TurnTable(platform)
         self.cards = ApprovalCards(new_id, command_on_card, platform)
+        self.subagents = Subagents(redact)
+        self._questions: dict[str, Question] = {}
+        """Clarifications that wait, by Hermes's id."""
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
@@ -129,6 +136,7 @@ class Relay:
         elif name == "post_approval_response":
             self._approval_over(facts)
         self._act(self.turns.hook(name, facts, chat_id))
+        self._subagent(name, facts)
         run = self._run_of(facts)
         if run is None:
             return
@@ -146,6 +154,8 @@ class Relay:
         """Hermes is going down: what is still open ends here."""
         self._act(self.turns.shutting_down())
         self._act(self.turns.abandon_all())
+        for subagent, result in self.subagents.abandon():
+            self._events.subagent_ended(conversation_of(subagent.chat_id), subagent.session_id, result)
         self._over = True
 
     def send(self, chat_id: str, content: str, metadata: Mapping[str, object] | None) -> str:
@@ -185,10 +195,44 @@ class Relay:
     # Tools
 
     def _tool(self, run: _Run, name: str, facts: Mapping[str, object]) -> None:
+        call_id = facts.get("tool_call_id")
+        if name == "pre_tool_call" and facts.get("tool_name") == "clarify" and isinstance(call_id, str):
+            run.clarifying = call_id
+        elif name == "post_tool_call" and call_id == run.clarifying:
+            run.clarifying = None
+            for question in [asked for asked in self._questions.values() if asked.call_id == call_id]:
+                self.clarification_over(question.clarify_id)
+        self._tool_of(run.conversation_id, name, facts)
+
+    def _tool_of(
+        self, conversation_id: ConversationId, name: str, facts: Mapping[str, object], subagent: str | None = None
+    ) -> None:
         if name == "pre_tool_call" and (start := tool_start(facts, self._redact)) is not None:
-            self._events.tool_started(run.conversation_id, start)
+            self._events.tool_started(conversation_id, start, subagent)
         elif name == "post_tool_call" and (result := tool_result(facts, self._redact)) is not None:
-            self._events.tool_ended(run.conversation_id, result)
+            self._events.tool_ended(conversation_id, result, subagent)
+
+    # Subagents
+
+    def _subagent(self, name: str, facts: Mapping[str, object]) -> None:
+        if name == "subagent_start":
+            self._subagent_started(facts)
+        elif name == "subagent_stop" and (stopped := self.subagents.stopped(facts)) is not None:
+            subagent, result = stopped
+            self._events.subagent_ended(conversation_of(subagent.chat_id), subagent.session_id, result)
+        elif name in ("pre_tool_call", "post_tool_call"):
+            self.subagents.tool_hook(name, facts)
+            worker = self.subagents.of(facts.get("session_id"))
+            if worker is not None:
+                self._tool_of(conversation_of(worker.chat_id), name, facts, worker.session_id)
+
+    def _subagent_started(self, facts: Mapping[str, object]) -> None:
+        chat_id = self.turns.session_chat(str(facts.get("parent_session_id")))
+        if chat_id is None or self.turns.is_ghost(str(facts.get("parent_turn_id"))):
+            return
+        start = self.subagents.started(facts, chat_id)
+        if start is not None:
+            self._events.subagent_started(conversation_of(chat_id), start)
 
     # Approvals
 
@@ -261,6 +305,58 @@ class Relay:
         oldest = self.cards.oldest(session_key)
         if oldest is not None and self.cards.answerable(oldest):
             self._events.approval_answerable(conversation_of(oldest.chat_id), oldest.key)
+
+    # Clarifications
+
+    def clarification(
+        self,
+        chat_id: str,
+        session_key: str,
+        clarify_id: str,
+        text: str,
+        choices: Sequence[str],
+        *,
+        multiple: bool,
+        skip_answer: str | None,
+        undecorated: Callable[[str], str],
+        expires_at: int | None,
+    ) -> None:
+        """Hermes asks the owner a question."""
+        run = self._runs.get(chat_id)
+        asked = Question(
+            clarify_id,
+            chat_id,
+            session_key,
+            tuple(choices[:MAX_CHOICES]),
+            multiple,
+            skip_answer,
+            run.clarifying if run is not None else None,
+        )
+        self._questions[clarify_id] = asked
+        conversation_id = conversation_of(chat_id)
+        self._events.clarification_requested(
+            conversation_id, prompt(asked, text, self._redact, undecorated, expires_at)
+        )
+
+    def may_clarify(self, clarify_id: str) -> Question | None:
+        """The question that an answer would reach now; None when it is over, or being stopped."""
+        question = self._questions.get(clarify_id)
+        return None if question is None or question.chat_id in self._stopping else question
+
+    def clarification_answered(self, clarify_id: str) -> None:
+        """Hermes has taken the owner's answer."""
+        self._questions.pop(clarify_id, None)
+
+    def clarification_over(self, clarify_id: str) -> None:
+        """Hermes waits no more for an answer that did not come."""
+        question = self._questions.pop(clarify_id, None)
+        if question is not None:
+            by = DecisionSource.RUN_END if question.chat_id in self._stopping else DecisionSource.TIMEOUT
+            self._events.clarification_closed(conversation_of(question.chat_id), clarify_id, by)
+
+    def asking_sessions(self) -> set[str]:
+        """The keys of the sessions in which a clarification waits."""
+        return {question.session_key for question in self._questions.values()}
 
     # Texts
 
@@ -382,6 +478,10 @@ class Relay:
             for card in self.cards.forget(event.chat_id):
                 conversation_id = conversation_of(card.chat_id)
                 self._events.approval_closed(conversation_id, card.key, None, DecisionSource.RUN_END)
+            for question in [asked for asked in self._questions.values() if asked.chat_id == event.chat_id]:
+                del self._questions[question.clarify_id]
+                conversation_id = conversation_of(question.chat_id)
+                self._events.clarification_closed(conversation_id, question.clarify_id, DecisionSource.RUN_END)
         if not event.had_turn and event.message_id is not None:
             self._look_later(event.chat_id, MessageId(event.message_id))
 

@@ -269,8 +269,10 @@ def _put_message(state: ClientState, new: message.Message, seq: Seq) -> ClientSt
     if old is not None and _is_streaming(old) and _is_streaming(new) and _index(old) > _index(new):
         # Deltas ran ahead of what a replay says now.
         new = attrs.evolve(new, text=old.text, index=old.index)
+    behind = _is_streaming(new) and old is not None and _index(old) >= _index(new)
     state = _put(state, "messages", new.message_id, new, seq)
-    return state if _is_streaming(new) else attrs.evolve(state, needs_text=state.needs_text - {new.message_id})
+    # A whole text that is newer than what is shown has closed any gap in it.
+    return state if behind else attrs.evolve(state, needs_text=state.needs_text - {new.message_id})
 
 
 def _change_conversation(

@@ -9,14 +9,20 @@ import attrs
 
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import DeviceId, Index, Seq, Time
-from pheby_protocol.messages import attachment, clarification, conversation, message, model, run
+from pheby_protocol.messages import attachment, conversation, message, model, run
 from pheby_protocol.messages._base import Request, Result
 from pheby_protocol.messages.approval import ApprovalRespond, ApprovalRespondResult
+from pheby_protocol.messages.clarification import (
+    ClarificationAnswer,
+    ClarificationRespond,
+    ClarificationRespondResult,
+)
 from pheby_protocol.messages.connection import AccessMode, Ping, Pong
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 
 from .approvals import ApprovalDesk
 from .boundary import RequestError
+from .clarifications import ClarificationDesk
 from .conversations import ConversationDesk
 from .ports import Clock
 from .runs import RunDesk
@@ -32,6 +38,7 @@ class Desks(Protocol):
     transcript: Transcript
     runs: RunDesk
     approvals: ApprovalDesk
+    clarifications: ClarificationDesk
     clock: Clock
 
     @property
@@ -111,7 +118,7 @@ async def _history(desks: Desks, request: ConversationHistory, _: Caller) -> Res
         tool_calls=page.tool_calls,
         runs=page.runs,
         approvals=page.approvals,
-        clarifications=(),
+        clarifications=page.clarifications,
         before=page.before,
         after=page.after,
         has_more=page.has_more,
@@ -166,6 +173,16 @@ async def _approve(desks: Desks, request: ApprovalRespond, caller: Caller) -> Re
     return ApprovalRespondResult(id=request.id, approval=decided, as_of_seq=desks.published_seq)
 
 
+@_handles(ClarificationRespond, AccessMode.MANAGE)
+async def _clarify(desks: Desks, request: ClarificationRespond, caller: Caller) -> Result:
+    answer = ClarificationAnswer(choice_ids=request.choice_ids, text=request.text, skipped=request.skip)
+    answered = await desks.clarifications.respond(
+        request.clarification_id, answer, caller.device_id, caller.client_name
+    )
+    desks.runs.decided(answered.conversation_id)
+    return ClarificationRespondResult(id=request.id, clarification=answered, as_of_seq=desks.published_seq)
+
+
 async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
     raise RequestError(ErrorCode.UNAVAILABLE, "This server does not offer that; see capabilities in welcome.")
 
@@ -173,7 +190,6 @@ async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
 for _cls, _access in (
     (conversation.ConversationRename, AccessMode.MANAGE),
     (conversation.ConversationDelete, AccessMode.FULL),
-    (clarification.ClarificationRespond, AccessMode.MANAGE),
     (attachment.AttachmentGet, AccessMode.READ_ONLY),
     (model.ModelList, AccessMode.READ_ONLY),
     (model.ModelSelect, AccessMode.FULL),

@@ -29,6 +29,8 @@ class HermesFeatures:
     cancel: bool = False
     tools: bool = False
     approvals: bool = False
+    clarifications: bool = False
+    subagents: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -135,6 +137,33 @@ class ApprovalPrompt:
 
 
 @attrs.frozen(kw_only=True)
+class ClarificationPrompt:
+    """Hermes asks for an answer: redacted and bounded. `key` names the question towards Hermes."""
+
+    key: str
+    question: str
+    labels: tuple[str, ...]
+    multiple: bool
+    free_text: bool
+    skippable: bool
+    call_id: str | None
+    expires_at: int | None
+
+
+@attrs.frozen(kw_only=True)
+class SubagentStart:
+    """A subagent began. `key` names it towards Hermes; `parent` another subagent, None: the active run started it.
+
+    `call_id` is the parent's tool call that did; `goal` is redacted and bounded.
+    """
+
+    key: str
+    parent: str | None
+    call_id: str | None
+    goal: str
+
+
+@attrs.frozen(kw_only=True)
 class RunResult:
     """How a run ended and why. `final_text` is what Hermes declares to be the answer, cleaned; None: not declared."""
 
@@ -167,6 +196,14 @@ class HermesPort(Protocol):
         self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
     ) -> bool:
         """Decide exactly this question, by a choice that was offered. False: not taken, nothing was decided."""
+
+    async def resolve_clarification(
+        self, conversation_id: ConversationId, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool
+    ) -> bool:
+        """Answer exactly this question: by its labels' numbers from 0, by words, or not at all. False: not taken."""
+
+    async def interrupt_subagent(self, conversation_id: ConversationId, key: str) -> bool:
+        """Stop one subagent; its end is told as any other. False: it does not run any more, or cannot be stopped."""
 
     async def conversations(self) -> Sequence[HermesConversation]:
         """All of this platform's conversations that Hermes has stored."""
@@ -201,11 +238,17 @@ class GatewayEvents(Protocol):
     def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
         """The text is whole. Interim: more of this run follows."""
 
-    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
-        """The active run calls a tool."""
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart, subagent: str | None = None) -> None:
+        """The active run, or one of its subagents, calls a tool."""
 
-    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
-        """A tool call of the active run ended. One that never ends is ended with its run."""
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult, subagent: str | None = None) -> None:
+        """A tool call ended. One that never ends is ended with its run."""
+
+    def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
+        """A subagent works from now on, perhaps longer than the run that started it."""
+
+    def subagent_ended(self, conversation_id: ConversationId, key: str, result: RunResult) -> None:
+        """A subagent is done."""
 
     def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
         """Hermes waits for the owner's decision."""
@@ -217,6 +260,12 @@ class GatewayEvents(Protocol):
         self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
     ) -> None:
         """A question is over, whoever decided it."""
+
+    def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
+        """Hermes waits for the owner's answer."""
+
+    def clarification_closed(self, conversation_id: ConversationId, key: str, by: DecisionSource) -> None:
+        """A question is over without an answer of the owner: it ran out, or its run did."""
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         """A phrase about what goes on; not part of the transcript."""

@@ -52,12 +52,14 @@ from pheby_protocol.states import (
 from .boundary import RequestError, sendable
 from .ports import (
     ApprovalPrompt,
+    ClarificationPrompt,
     Clock,
     HandOver,
     HermesPort,
     IdSource,
     Outcome,
     RunResult,
+    SubagentStart,
     Timer,
     ToolResult,
     ToolStart,
@@ -145,12 +147,36 @@ class Tools(Protocol):
     def run_ended(self, run_id: RunId, outcome: Outcome) -> Change: ...
 
 
+class Subagents(Protocol):
+    """What this desk needs to know of subagents."""
+
+    def open(self) -> tuple[Run, ...]: ...
+    def named(self, key: str) -> Run | None: ...
+    def key_of(self, run_id: RunId) -> str | None: ...
+    def started(self, conversation_id: ConversationId, start: SubagentStart, active: Run | None) -> Change: ...
+    def tool_started(self, key: str, tool: ToolStart) -> Change: ...
+    def tool_ended(self, key: str, result: ToolResult) -> Change: ...
+    def cancelling(self, key: str) -> Change: ...
+    def take(self, key: str, result: RunResult) -> tuple[Run, RunResult, Change] | None: ...
+
+
 class Approvals(Protocol):
     """What this desk needs to know of approvals."""
 
     def requested(self, conversation_id: ConversationId, run_id: RunId | None, prompt: ApprovalPrompt) -> Change: ...
     def answerable(self, key: str) -> Change: ...
     def closed(self, key: str, decision: str | None, by: DecisionSource) -> Change: ...
+    def run_ended(self, run_id: RunId) -> Change: ...
+    def waits(self, run_id: RunId) -> bool: ...
+
+
+class Clarifications(Protocol):
+    """What this desk needs to know of clarifications."""
+
+    def requested(
+        self, conversation_id: ConversationId, run_id: RunId | None, prompt: ClarificationPrompt
+    ) -> Change: ...
+    def closed(self, key: str, by: DecisionSource) -> Change: ...
     def run_ended(self, run_id: RunId) -> Change: ...
     def waits(self, run_id: RunId) -> bool: ...
 
@@ -202,7 +228,9 @@ class RunDesk:
         conversations: Conversations,
         messages: Messages,
         tools: Tools,
+        subagents: Subagents,
         approvals: Approvals,
+        clarifications: Clarifications,
         clock: Clock,
         ids: IdSource,
         max_text_chars: int,
@@ -213,7 +241,9 @@ class RunDesk:
         self._conversations = conversations
         self._messages = messages
         self._tools = tools
+        self._subagents = subagents
         self._approvals = approvals
+        self._clarifications = clarifications
         self._clock = clock
         self._ids = ids
         self._max_text_chars = max_text_chars
@@ -334,6 +364,9 @@ class RunDesk:
             if client_message_id is None:
                 raise RequestError(ErrorCode.INVALID_MESSAGE, "Name a run or a message.")
             run_id = self.receipt(client_message_id).run_id
+        subagent = self._subagents.key_of(run_id)
+        if subagent is not None:
+            return await self._cancel_subagent(subagent)
         lane = next((lane for lane in self._lanes.values() if run_id in self._runs_of(lane)), None)
         if lane is None:
             await self._sequencer.settled()
@@ -347,6 +380,20 @@ class RunDesk:
         run = self._cancel(lane, run_id, RunReason.REQUESTED)
         await self._sequencer.settled()
         return run
+
+    async def _cancel_subagent(self, key: str) -> Run:
+        run = self._subagents.named(key)
+        assert run is not None
+        self._sequencer.log(self._subagents.cancelling(key))
+        cancelled = RunResult(outcome=Outcome.CANCELLED)
+        # What Hermes does not end in time is ended for the clients.
+        self._clock.call_later(CANCEL_SECONDS, lambda: self.subagent_ended(run.conversation_id, key, cancelled))
+        try:
+            await self._port.interrupt_subagent(run.conversation_id, key)
+        except Exception as failure:
+            log.error("interrupt.failed", exc_info=failure)
+        await self._sequencer.settled()
+        return self._subagents.named(key) or (await self._store.read(read_runs([run.run_id])))[0]
 
     def receipt(self, client_message_id: ClientMessageId) -> Receipt:
         """What became of a send. Raises RequestError not_found when it was never admitted."""
@@ -367,7 +414,7 @@ class RunDesk:
             runs += [lane.run] if lane.run is not None else []
             runs += [lane.handed.run] if lane.handed is not None else []
             runs += [send.run for send in lane.waiting]
-        return tuple(runs)
+        return (*runs, *self._subagents.open())
 
     def _runs_of(self, lane: _Lane) -> dict[RunId, Run]:
         current = self._current_run(lane)
@@ -709,15 +756,31 @@ class RunDesk:
         lane.streaming = None
         self._sequencer.log(self._end_message(lane.spoke, Outcome.COMPLETED, final=False))
 
-    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart, subagent: str | None = None) -> None:
         lane = self._lanes.get(conversation_id)
-        if lane is not None and lane.run is not None:
+        if subagent is not None:
+            self._sequencer.log(self._subagents.tool_started(subagent, tool))
+        elif lane is not None and lane.run is not None:
             self._sequencer.log(self._tools.started(conversation_id, lane.run.run_id, tool))
 
-    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult, subagent: str | None = None) -> None:
         lane = self._lanes.get(conversation_id)
-        if lane is not None and lane.run is not None:
+        if subagent is not None:
+            self._sequencer.log(self._subagents.tool_ended(subagent, result))
+        elif lane is not None and lane.run is not None:
             self._sequencer.log(self._tools.ended(lane.run.run_id, result))
+
+    def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
+        lane = self._lanes.get(conversation_id)
+        change = self._conversations.ensure(conversation_id)
+        active = lane.run if lane is not None else None
+        self._sequencer.log(change + self._subagents.started(conversation_id, start, active))
+
+    def subagent_ended(self, conversation_id: ConversationId, key: str, result: RunResult) -> None:
+        taken = self._subagents.take(key, result)
+        if taken is not None:
+            run, result, change = taken
+            self._sequencer.log(change + self._end_run(run, result)[1])
 
     def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
         lane = self._lane(conversation_id)
@@ -734,6 +797,16 @@ class RunDesk:
         change = self._approvals.closed(key, decision, by)
         self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
 
+    def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
+        lane = self._lane(conversation_id)
+        change = self._conversations.ensure(conversation_id)
+        change += self._clarifications.requested(conversation_id, lane.run.run_id if lane.run else None, prompt)
+        self._sequencer.log(change + self._wait_or_go_on(lane))
+
+    def clarification_closed(self, conversation_id: ConversationId, key: str, by: DecisionSource) -> None:
+        change = self._clarifications.closed(key, by)
+        self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
+
     def decided(self, conversation_id: ConversationId) -> None:
         """A device has answered: the run goes on."""
         self._sequencer.log(self._wait_or_go_on(self._lane(conversation_id)))
@@ -742,7 +815,9 @@ class RunDesk:
         """The active run waits as long as one of its questions is open."""
         if lane.run is None:
             return Change()
-        event = RunEvent.WAIT if self._approvals.waits(lane.run.run_id) else RunEvent.CONTINUE
+        run_id = lane.run.run_id
+        waits = self._approvals.waits(run_id) or self._clarifications.waits(run_id)
+        event = RunEvent.WAIT if waits else RunEvent.CONTINUE
         status = RUN.next(lane.run.status, event)
         if status is lane.run.status:
             return Change()
@@ -764,7 +839,8 @@ class RunDesk:
         run, send = lane.run, lane.send
         if result.outcome is Outcome.CANCELLED and lane.cancel is not None:
             result = attrs.evolve(result, reason=lane.cancel)
-        change = self._tools.run_ended(run.run_id, result.outcome) + self._approvals.run_ended(run.run_id)
+        change = self._tools.run_ended(run.run_id, result.outcome)
+        change += self._approvals.run_ended(run.run_id) + self._clarifications.run_ended(run.run_id)
         change += self._close_texts(lane, run, result)
         change += self._end_run(run, result)[1]
         change += self._conversations.run_active(conversation_id, None)

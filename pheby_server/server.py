@@ -12,6 +12,8 @@ from pheby_protocol.codec import encode
 from pheby_protocol.errors import CloseCode
 from pheby_protocol.ids import ConnectionId, DeviceId, Millis, Seq, Time
 from pheby_protocol.messages._base import Request, Result
+from pheby_protocol.messages.approval import Approval
+from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.connection import (
     AccessMode,
     Hello,
@@ -21,12 +23,15 @@ from pheby_protocol.messages.connection import (
     SyncCompleted,
     Welcome,
 )
+from pheby_protocol.messages.message import Message
+from pheby_protocol.messages.run import Run
 from pheby_protocol.registry import schema_digest
 from pheby_protocol.states import ConnectionState
 
 from . import handlers
 from .approvals import ApprovalDesk
 from .auth import Authenticator
+from .clarifications import ClarificationDesk
 from .config import ServerConfig
 from .conversations import ConversationDesk
 from .event_log import EventLog
@@ -36,6 +41,7 @@ from .sequencer import Published, Sequencer
 from .session import Session
 from .snapshot import snapshot_parts
 from .stores import Store
+from .subagents import SubagentDesk
 from .system import RandomIds, SystemClock
 from .tools import ToolDesk
 from .transcript import Transcript
@@ -63,6 +69,7 @@ class Server:
     transcript: Transcript
     tools: ToolDesk
     approvals: ApprovalDesk
+    clarifications: ClarificationDesk
     runs: RunDesk
 
     def __init__(
@@ -126,7 +133,7 @@ class Server:
             self.config.max_server_frame_bytes,
         )
         self.tools = ToolDesk(self._store, self.conversations, self.transcript, self.clock, self._ids)
-        self.approvals = ApprovalDesk(
+        about_prompts = (
             self._store,
             self._sequencer,
             self._port,
@@ -136,6 +143,8 @@ class Server:
             self.clock,
             self._ids,
         )
+        self.approvals = ApprovalDesk(*about_prompts)
+        self.clarifications = ClarificationDesk(*about_prompts)
         self.runs = RunDesk(
             self._store,
             self._sequencer,
@@ -143,7 +152,9 @@ class Server:
             self.conversations,
             self.transcript,
             self.tools,
+            SubagentDesk(self.tools, self.clock, self._ids),
             self.approvals,
+            self.clarifications,
             self.clock,
             self._ids,
             self.config.max_text_chars,
@@ -153,6 +164,7 @@ class Server:
         await self.transcript.load()
         await self.tools.load()
         await self.approvals.load()
+        await self.clarifications.load()
         await self.runs.load()
 
     async def stop(self) -> None:
@@ -247,6 +259,7 @@ class Server:
                     "streaming": features.streaming,
                     "tools": features.tools,
                     "approvals": features.approvals,
+                    "clarifications": features.clarifications,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },
@@ -270,12 +283,11 @@ class Server:
         runs = self.runs.open_runs()
         messages = self.transcript.open_as_sent()
         listed = {conversation.conversation_id for conversation in page}
-        approvals = self.approvals.open()
-        named = dict.fromkeys(
-            [run.conversation_id for run in runs]
-            + [message.conversation_id for message in messages]
-            + [approval.conversation_id for approval in approvals]
-        )
+        approvals, clarifications = self.approvals.open(), self.clarifications.open()
+        items: tuple[Run | Message | Approval | Clarification, ...] = (*runs, *messages, *approvals, *clarifications)
+        named = dict.fromkeys(item.conversation_id for item in items)
         others = self.conversations.some(found for found in named if found not in listed)
         room = int(self.config.max_server_frame_bytes * _SNAPSHOT_SHARE)
-        return snapshot_parts(seq, room, (*page, *others), after, runs, messages, self.tools.open(), approvals)
+        return snapshot_parts(
+            seq, room, (*page, *others), after, runs, messages, self.tools.open(), approvals, clarifications
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -22,6 +23,7 @@ from .boundary import sendable
 from .ports import (
     ApprovalPrompt,
     Bound,
+    ClarificationPrompt,
     Clock,
     GatewayEvents,
     HandOver,
@@ -31,6 +33,7 @@ from .ports import (
     LiveMessage,
     Outcome,
     RunResult,
+    SubagentStart,
     ToolResult,
     ToolStart,
     Unavailable,
@@ -58,22 +61,54 @@ class Segment:
     """The text before is whole; another one follows in the same run."""
 
 
-@attrs.frozen
-class Tool:
-    """A tool call that takes no time; what was said before it is whole."""
+@attrs.define(eq=False)
+class Begin:
+    """A tool call begins; what was said before it is whole. It lasts until its End, or its run's."""
 
     name: str
     arguments: Mapping[str, object]
+    call_id: str = ""
+    """Given when it begins."""
+
+
+@attrs.frozen
+class End:
+    """A tool call that began is over."""
+
+    call: Begin
     result: str
+    outcome: Outcome = Outcome.COMPLETED
 
 
 @attrs.define
 class Approve:
-    """Ask the owner; the script goes on when `decision` is there."""
+    """Ask the owner whether a call may run; the script goes on when `decision` is there."""
 
+    call: Begin
     description: str
     command: str
     decision: str | None = None
+
+
+@attrs.define
+class Ask:
+    """Ask the owner; the script goes on with `answers`, empty when there is none (skipped, or it ran out)."""
+
+    call: Begin
+    question: str
+    labels: tuple[str, ...] = ()
+    multiple: bool = False
+    answers: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Delegate:
+    """Hand work to a subagent. It goes on by itself; when it is done, the conversation gets a run with the report."""
+
+    call: Begin
+    goal: str
+    steps: Iterable[Step]
+    report: Iterable[Step]
 
 
 @attrs.frozen
@@ -83,7 +118,7 @@ class Fail:
     code: RunErrorCode
 
 
-Step = Say | Pause | Segment | Tool | Approve | Fail
+Step: TypeAlias = "Say | Pause | Segment | Begin | End | Approve | Ask | Delegate | Fail"
 Respond = Callable[[str], Iterable[Step]]
 
 
@@ -115,12 +150,25 @@ class SimulatedHermes:
         self._clock = clock
         self._respond = respond
         self._events: GatewayEvents | None = None
-        self._features = HermesFeatures(version=version, streaming=True, cancel=True, tools=True, approvals=True)
+        self._features = HermesFeatures(
+            version=version,
+            streaming=True,
+            cancel=True,
+            tools=True,
+            approvals=True,
+            clarifications=True,
+            subagents=True,
+        )
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
         self._open = asyncio.Event()
         self._calls = 0
         self._questions: dict[str, asyncio.Future[str]] = {}
+        self._asked: dict[str, asyncio.Future[tuple[str, ...]]] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
+        self._subagents: dict[str, asyncio.Task[None]] = {}
+        self.prompt_seconds: float | None = None
+        """So long the owner may take to answer."""
         self.handed_over: list[HandOver] = []
         """Every message that was handed over, in order."""
 
@@ -137,11 +185,12 @@ class SimulatedHermes:
         """The gateway goes down as if it were killed: runs just stop."""
         self._open.clear()
         self._events = None
-        running = list(self._running.values())
+        running = [*self._running.values(), *self._subagents.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._running.clear()
+        self._subagents.clear()
 
     async def ready(self, conversation_id: ConversationId) -> None:
         await self._open.wait()
@@ -153,8 +202,11 @@ class SimulatedHermes:
         if not self._open.is_set() or message.conversation_id in self._running:
             raise Unavailable
         self.handed_over.append(message)
-        task = asyncio.create_task(self._run(message), name="pheby-simulated-run")
-        self._running[message.conversation_id] = task
+        self._begin(message.conversation_id, message)
+
+    def _begin(self, conversation_id: ConversationId, message: HandOver | None, steps: Iterable[Step] = ()) -> None:
+        run = self._run(conversation_id, message, steps if message is None else self._respond(message.text))
+        self._running[conversation_id] = asyncio.create_task(run, name="pheby-simulated-run")
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         task = self._running.get(conversation_id)
@@ -170,6 +222,20 @@ class SimulatedHermes:
             return False
         question.set_result(choice)
         return True
+
+    async def resolve_clarification(
+        self, conversation_id: ConversationId, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool
+    ) -> bool:
+        question = self._asked.get(key)
+        if question is None or question.done():
+            return False
+        said = [self._labels[key][number] for number in chosen] + ([] if text is None else [text])
+        question.set_result(tuple(said))
+        return True
+
+    async def interrupt_subagent(self, conversation_id: ConversationId, key: str) -> bool:
+        task = self._subagents.get(key)
+        return task is not None and task.cancel()
 
     async def conversations(self) -> Sequence[HermesConversation]:
         return [self._described(conversation_id, rows) for conversation_id, rows in self._rows.items()]
@@ -209,15 +275,17 @@ class SimulatedHermes:
         key = f"{conversation_id}:{len(rows.messages)}"
         rows.messages.append(HermesMessage(key=key, role=role, text=text, created_at=now))
 
-    async def _run(self, message: HandOver) -> None:
+    async def _run(self, conversation_id: ConversationId, message: HandOver | None, steps: Iterable[Step]) -> None:
         events = self._events
         assert events is not None
-        conversation_id = message.conversation_id
-        events.run_started(conversation_id, message.message_id, Origin.CHAT)
-        self._store(conversation_id, MessageRole.USER, message.text)
+        if message is None:
+            events.run_started(conversation_id, None, Origin.BACKGROUND)
+        else:
+            events.run_started(conversation_id, message.message_id, Origin.CHAT)
+            self._store(conversation_id, MessageRole.USER, message.text)
         speech = _Speech()
         try:
-            result = await self._speak(events, message, speech)
+            result = await self._speak(events, conversation_id, steps, speech)
         except asyncio.CancelledError:
             if self._events is None:
                 raise
@@ -230,36 +298,112 @@ class SimulatedHermes:
         del self._running[conversation_id]
         events.run_ended(conversation_id, result)
 
-    async def _ask(self, events: GatewayEvents, conversation_id: ConversationId, step: Approve) -> str:
+    def _new_name(self, kind: str) -> str:
         self._calls += 1
-        key = f"question_{self._calls}"
+        return f"{kind}_{self._calls}"
+
+    async def _approve(self, events: GatewayEvents, conversation_id: ConversationId, step: Approve) -> None:
+        key = self._new_name("question")
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._questions[key] = answer
-        events.approval_requested(
-            conversation_id,
-            ApprovalPrompt(
-                key=key,
-                kind=ApprovalKind.COMMAND,
-                description=step.description,
-                command=step.command,
-                command_truncated=False,
-                pattern=step.description,
-                choices=("once", "session", "always", "deny"),
-                call_id=None,
-                answerable=True,
-                expires_at=None,
-            ),
+        prompt = ApprovalPrompt(
+            key=key,
+            kind=ApprovalKind.COMMAND,
+            description=step.description,
+            command=step.command,
+            command_truncated=False,
+            pattern=step.description,
+            choices=("once", "session", "always", "deny"),
+            call_id=step.call.call_id,
+            answerable=True,
+            expires_at=self._prompt_end(),
         )
+        events.approval_requested(conversation_id, prompt)
+        by = DecisionSource.OTHER_SURFACE
         try:
-            choice = await answer
+            async with asyncio.timeout(self.prompt_seconds):
+                step.decision = await answer
+        except TimeoutError:
+            by = DecisionSource.TIMEOUT
         finally:
             del self._questions[key]
-        events.approval_closed(conversation_id, key, choice, DecisionSource.OTHER_SURFACE)
-        return choice
+        events.approval_closed(conversation_id, key, step.decision, by)
 
-    async def _speak(self, events: GatewayEvents, message: HandOver, speech: _Speech) -> RunResult:
-        conversation_id = message.conversation_id
-        for step in self._respond(message.text):
+    def _prompt_end(self) -> int | None:
+        return None if self.prompt_seconds is None else self._clock.now_ms() + int(self.prompt_seconds * 1_000)
+
+    async def _ask(self, events: GatewayEvents, conversation_id: ConversationId, step: Ask) -> None:
+        key = self._new_name("question")
+        answer: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
+        self._asked[key], self._labels[key] = answer, step.labels
+        prompt = ClarificationPrompt(
+            key=key,
+            question=step.question,
+            labels=step.labels,
+            multiple=step.multiple,
+            free_text=True,
+            skippable=True,
+            call_id=step.call.call_id,
+            expires_at=self._prompt_end(),
+        )
+        events.clarification_requested(conversation_id, prompt)
+        try:
+            async with asyncio.timeout(self.prompt_seconds):
+                step.answers = await answer
+        except TimeoutError:
+            events.clarification_closed(conversation_id, key, DecisionSource.TIMEOUT)
+        finally:
+            del self._asked[key], self._labels[key]
+
+    def _delegate(self, events: GatewayEvents, conversation_id: ConversationId, step: Delegate) -> None:
+        key = self._new_name("subagent")
+        start = SubagentStart(key=key, parent=None, call_id=step.call.call_id, goal=step.goal)
+        events.subagent_started(conversation_id, start)
+        work = self._work(events, conversation_id, key, step)
+        self._subagents[key] = asyncio.create_task(work, name="pheby-simulated-subagent")
+
+    async def _work(self, events: GatewayEvents, conversation_id: ConversationId, key: str, step: Delegate) -> None:
+        result = RunResult(outcome=Outcome.COMPLETED)
+        try:
+            for inner in step.steps:
+                match inner:
+                    case Pause(seconds):
+                        await asyncio.sleep(seconds)
+                    case Begin() | End():
+                        self._tool(events, conversation_id, inner, key)
+                    case Fail(code):
+                        result = RunResult(outcome=Outcome.FAILED, error=code)
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._events is None:
+                raise
+            result = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.REQUESTED)
+        events.subagent_ended(conversation_id, key, result)
+        await self.ready(conversation_id)
+        del self._subagents[key]
+        self._begin(conversation_id, None, step.report)
+
+    def _tool(
+        self, events: GatewayEvents, conversation_id: ConversationId, step: Begin | End, subagent: str | None = None
+    ) -> None:
+        if isinstance(step, End):
+            result = ToolResult(call_id=step.call.call_id, outcome=step.outcome, preview=step.result)
+            events.tool_ended(conversation_id, result, subagent)
+            return
+        step.call_id = self._new_name("call")
+        start = ToolStart(
+            call_id=step.call_id,
+            name=step.name,
+            description=next((str(value) for value in step.arguments.values()), None),
+            arguments=step.arguments,
+            arguments_truncated=False,
+        )
+        events.tool_started(conversation_id, start, subagent)
+
+    async def _speak(
+        self, events: GatewayEvents, conversation_id: ConversationId, steps: Iterable[Step], speech: _Speech
+    ) -> RunResult:
+        for step in steps:
             match step:
                 case Say(text=text):
                     piece = sendable(text if speech.shown else text.lstrip())
@@ -274,23 +418,14 @@ class SimulatedHermes:
                     events.message_ended(speech.message_id, interim=True)
                     self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
                     speech.message_id, speech.shown = None, ""
-                case Tool(name=name, arguments=arguments, result=result):
-                    self._calls += 1
-                    call_id = f"call_{self._calls}"
-                    events.tool_started(
-                        conversation_id,
-                        ToolStart(
-                            call_id=call_id,
-                            name=name,
-                            description=next((str(value) for value in arguments.values()), None),
-                            arguments=arguments,
-                            arguments_truncated=False,
-                        ),
-                    )
-                    done = ToolResult(call_id=call_id, outcome=Outcome.COMPLETED, preview=result)
-                    events.tool_ended(conversation_id, done)
+                case Begin() | End():
+                    self._tool(events, conversation_id, step)
                 case Approve():
-                    step.decision = await self._ask(events, conversation_id, step)
+                    await self._approve(events, conversation_id, step)
+                case Ask():
+                    await self._ask(events, conversation_id, step)
+                case Delegate():
+                    self._delegate(events, conversation_id, step)
                 case Fail(code):
                     return RunResult(outcome=Outcome.FAILED, error=code)
             # As a real gateway, which serves its other conversations between two pieces.

@@ -10,6 +10,7 @@ import attrs
 from pheby_protocol.codec import encode_object
 from pheby_protocol.ids import Count, ListCursor, Seq
 from pheby_protocol.messages.approval import Approval
+from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message
@@ -26,6 +27,7 @@ def snapshot_parts(
     messages: Sequence[Message],
     tool_calls: Sequence[ToolCall],
     approvals: Sequence[Approval],
+    clarifications: Sequence[Clarification],
 ) -> list[Snapshot]:
     """The parts of a snapshot, each with at most `room` bytes of objects, or one object that is larger."""
     empty = Snapshot(
@@ -45,6 +47,7 @@ def snapshot_parts(
         "messages": messages,
         "tool_calls": tool_calls,
         "approvals": approvals,
+        "clarifications": clarifications,
     }
     filled = [attrs.evolve(empty, **part) for part in _filled(objects, room)]
     filled[-1] = attrs.evolve(filled[-1], last=True, conversations_next=conversations_next)

@@ -19,9 +19,10 @@ from typing import Final, TypeVar
 import attrs
 
 from pheby_protocol.codec import decode_object, encode_object
-from pheby_protocol.ids import ApprovalId, ConversationId, MessageId, RunId, Seq, Time
+from pheby_protocol.ids import ApprovalId, ClarificationId, ConversationId, MessageId, Position, RunId, Seq, Time
 from pheby_protocol.limits import MAX_INTEGER
 from pheby_protocol.messages.approval import Approval, PromptStatus
+from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message, MessageRole, Receipt
 from pheby_protocol.messages.run import Run
@@ -36,8 +37,8 @@ Write = Statement[object]
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-_SCHEMA = """
+_MIGRATIONS: Final = (
+    """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY, conversation_id TEXT NOT NULL, frame TEXT NOT NULL);
 CREATE INDEX events_of_conversation ON events (conversation_id);
@@ -76,7 +77,18 @@ CREATE TABLE bindings (
   conversation_id TEXT NOT NULL, row_key TEXT NOT NULL, message_id TEXT NOT NULL, PRIMARY KEY (conversation_id, row_key)
 ) WITHOUT ROWID;
 CREATE INDEX bindings_of_message ON bindings (message_id);
-"""
+""",
+    """
+CREATE TABLE clarifications (
+  clarification_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, position INTEGER NOT NULL, ended INTEGER NOT NULL,
+  body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX clarifications_by_position ON clarifications (conversation_id, position);
+CREATE INDEX clarifications_open ON clarifications (ended) WHERE ended = 0;
+""",
+)
+"""From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
+SCHEMA_VERSION: Final = len(_MIGRATIONS)
 
 
 class StoreError(Exception):
@@ -194,10 +206,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA busy_timeout = 2000")
         database.execute("PRAGMA foreign_keys = ON")
         version = database.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-        elif version > SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
             raise StoreError("the store was written by a newer Pheby")
+        for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
+            database.executescript(f"BEGIN; {migration} PRAGMA user_version = {number}; COMMIT;")
         return database
     except BaseException:
         database.close()
@@ -296,13 +308,20 @@ def read_message(message_id: MessageId) -> Statement[Message | None]:
     return read
 
 
-Item = Message | ToolCall | Approval
+Item = Message | ToolCall | Approval | Clarification
 _ITEMS: Final[tuple[tuple[str, type[Item]], ...]] = (
     ("messages", Message),
     ("tool_calls", ToolCall),
     ("approvals", Approval),
+    ("clarifications", Clarification),
 )
 """What a history consists of, with its tables."""
+_ID: Final = {
+    "messages": "message_id",
+    "tool_calls": "tool_call_id",
+    "approvals": "approval_id",
+    "clarifications": "clarification_id",
+}
 _POSITIONS: Final = " UNION ALL ".join(f"SELECT conversation_id, position FROM {table}" for table, _ in _ITEMS)  # noqa: S608
 
 
@@ -340,60 +359,70 @@ def save_message(message: Message) -> Write:
     )
 
 
-# Tool calls
+# Tool calls, approvals and clarifications
 
 
 def read_open_tool_calls() -> Statement[list[ToolCall]]:
     """Tool calls that have not ended."""
-
-    def read(database: sqlite3.Connection) -> list[ToolCall]:
-        rows = database.execute("SELECT body FROM tool_calls WHERE ended = 0 ORDER BY position").fetchall()
-        return [decode_object(body, ToolCall) for (body,) in rows]
-
-    return read
+    return _read_open("tool_calls", ToolCall)
 
 
 def save_tool_call(call: ToolCall) -> Write:
-    row = (call.tool_call_id, call.conversation_id, call.position, call.ended_at is not None, encode_object(call))
-    return lambda database: database.execute(
-        "INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (tool_call_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
-        row,
-    )
-
-
-# Approvals
+    ended = call.ended_at is not None
+    return _save("tool_calls", call.tool_call_id, call.conversation_id, call.position, ended, call)
 
 
 def read_approval(approval_id: ApprovalId) -> Statement[Approval | None]:
-    def read(database: sqlite3.Connection) -> Approval | None:
-        row = database.execute("SELECT body FROM approvals WHERE approval_id = ?", (approval_id,)).fetchone()
-        return None if row is None else decode_object(row[0], Approval)
-
-    return read
+    return _read_one("approvals", approval_id, Approval)
 
 
 def read_open_approvals() -> Statement[list[Approval]]:
     """Approvals that nobody has decided."""
+    return _read_open("approvals", Approval)
 
-    def read(database: sqlite3.Connection) -> list[Approval]:
-        rows = database.execute("SELECT body FROM approvals WHERE ended = 0 ORDER BY position").fetchall()
-        return [decode_object(body, Approval) for (body,) in rows]
+
+def save_approval(approval: Approval) -> Write:
+    ended = approval.status is not PromptStatus.PENDING
+    return _save("approvals", approval.approval_id, approval.conversation_id, approval.position, ended, approval)
+
+
+def read_clarification(clarification_id: ClarificationId) -> Statement[Clarification | None]:
+    return _read_one("clarifications", clarification_id, Clarification)
+
+
+def read_open_clarifications() -> Statement[list[Clarification]]:
+    """Clarifications that nobody has answered."""
+    return _read_open("clarifications", Clarification)
+
+
+def save_clarification(asked: Clarification) -> Write:
+    ended = asked.status is not PromptStatus.PENDING
+    return _save("clarifications", asked.clarification_id, asked.conversation_id, asked.position, ended, asked)
+
+
+def _read_one(table: str, item_id: str, cls: type[T]) -> Statement[T | None]:
+    def read(database: sqlite3.Connection) -> T | None:
+        row = database.execute(f"SELECT body FROM {table} WHERE {_ID[table]} = ?", (item_id,)).fetchone()  # noqa: S608
+        return None if row is None else decode_object(row[0], cls)
 
     return read
 
 
-def save_approval(approval: Approval) -> Write:
-    row = (
-        approval.approval_id,
-        approval.conversation_id,
-        approval.position,
-        approval.status is not PromptStatus.PENDING,
-        encode_object(approval),
-    )
+def _read_open(table: str, cls: type[T]) -> Statement[list[T]]:
+    def read(database: sqlite3.Connection) -> list[T]:
+        rows = database.execute(f"SELECT body FROM {table} WHERE ended = 0 ORDER BY position").fetchall()  # noqa: S608
+        return [decode_object(body, cls) for (body,) in rows]
+
+    return read
+
+
+def _save(
+    table: str, item_id: str, conversation_id: ConversationId, position: Position, ended: bool, item: object
+) -> Write:
+    row = (item_id, conversation_id, position, ended, encode_object(item))
     return lambda database: database.execute(
-        "INSERT INTO approvals VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (approval_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
+        f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+        f" ON CONFLICT ({_ID[table]}) DO UPDATE SET ended = excluded.ended, body = excluded.body",
         row,
     )
 
@@ -415,8 +444,9 @@ def read_known_history(conversation_id: ConversationId) -> Statement[KnownHistor
         positions = database.execute(
             "SELECT message_id, position FROM messages WHERE conversation_id = ? AND position > 0 AND ended = 1"
             " UNION ALL SELECT tool_call_id, position FROM tool_calls WHERE conversation_id = ?"
-            " UNION ALL SELECT approval_id, position FROM approvals WHERE conversation_id = ?",
-            (conversation_id,) * 3,
+            " UNION ALL SELECT approval_id, position FROM approvals WHERE conversation_id = ?"
+            " UNION ALL SELECT clarification_id, position FROM clarifications WHERE conversation_id = ?",
+            (conversation_id,) * 4,
         ).fetchall()
         bindings = database.execute(
             "SELECT row_key, message_id FROM bindings WHERE conversation_id = ?", (conversation_id,)

@@ -101,7 +101,9 @@ class ManualHermes:
     """A HermesPort that does nothing by itself: the test takes what was handed over and plays the gateway."""
 
     def __init__(self) -> None:
-        self.features = HermesFeatures(version="manual", streaming=True, cancel=True, approvals=True)
+        self.features = HermesFeatures(
+            version="manual", streaming=True, cancel=True, approvals=True, clarifications=True, subagents=True
+        )
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
         """Cleared: nothing is handed over."""
@@ -110,6 +112,9 @@ class ManualHermes:
         self.rows: dict[ConversationId, list[HermesMessage]] = defaultdict(list)
         self.resolved: list[tuple[str, str, str | None]] = []
         """Every approval that was decided here: key, choice, reason."""
+        self.clarified: list[tuple[str, tuple[int, ...], str | None, bool]] = []
+        """Every clarification that was answered here: key, choices, text, whether it was skipped."""
+        self.stopped_subagents: list[str] = []
         self.resolves = True
         """False: Hermes does not take the answer."""
         self.interrupted: asyncio.Queue[ConversationId] = asyncio.Queue()
@@ -127,6 +132,16 @@ class ManualHermes:
         self, conversation_id: ConversationId, key: str, choice: str, reason: str | None
     ) -> bool:
         self.resolved.append((key, choice, reason))
+        return self.resolves
+
+    async def resolve_clarification(
+        self, conversation_id: ConversationId, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool
+    ) -> bool:
+        self.clarified.append((key, chosen, text, skip))
+        return self.resolves
+
+    async def interrupt_subagent(self, conversation_id: ConversationId, key: str) -> bool:
+        self.stopped_subagents.append(key)
         return self.resolves
 
     async def conversations(self) -> Sequence[HermesConversation]:

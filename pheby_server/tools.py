@@ -71,14 +71,17 @@ class ToolDesk:
         """All running tool calls."""
         return tuple(self._open.values())
 
-    def started(self, conversation_id: ConversationId, run_id: RunId, tool: ToolStart) -> Change:
-        """Store and announce a tool call; one that is running already is left as it is."""
+    def started(
+        self, conversation_id: ConversationId, run_id: RunId, tool: ToolStart, parent: ToolCallId | None = None
+    ) -> Change:
+        """Store and announce a tool call; one that is running already is left as it is. `parent`: of a subagent's."""
         key = (run_id, tool.call_id)
         if key in self._open:
             return Change()
         call = ToolCall(
             tool_call_id=ToolCallId(f"tool_{self._ids.token()}"),
             hermes_call_id=tool.call_id,
+            parent_tool_call_id=parent,
             conversation_id=conversation_id,
             run_id=run_id,
             position=self._positions.next_position(conversation_id),

@@ -18,6 +18,7 @@ from pheby_protocol.codec import encode_object
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, Seq, Time
 from pheby_protocol.messages.approval import Approval
+from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
 from pheby_protocol.messages.message import (
     Message,
@@ -72,6 +73,7 @@ class Page:
     messages: tuple[Message, ...]
     tool_calls: tuple[ToolCall, ...]
     approvals: tuple[Approval, ...]
+    clarifications: tuple[Clarification, ...]
     runs: tuple[Run, ...]
     before: Position | None
     after: Position | None
@@ -220,6 +222,7 @@ class Transcript:
             tuple(item for item in kept if isinstance(item, Message)),
             tuple(item for item in kept if isinstance(item, ToolCall)),
             tuple(item for item in kept if isinstance(item, Approval)),
+            tuple(item for item in kept if isinstance(item, Clarification)),
             tuple(runs),
             first,
             last,

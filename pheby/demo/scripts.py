@@ -56,7 +56,7 @@ def reply_to(turn: Turn) -> tuple[str, Iterator[Step]]:
     """The name and the steps of the script that answers this request."""
     if not turn.paragraphs:
         return "notice", _notice(turn)
-    name, argument = _choose(turn.paragraphs)
+    name, argument = _chosen(turn.paragraphs)
     return name, SCRIPTS.get(name, _echo)(argument, turn)
 
 
@@ -66,7 +66,7 @@ def checksum_holds(text: str) -> bool:
     return last == _checksum(body)
 
 
-def _choose(paragraphs: tuple[str, ...]) -> tuple[str, str]:
+def _chosen(paragraphs: tuple[str, ...]) -> tuple[str, str]:
     # A run that ended without an answer leaves its text in front of the next one, so the last script
     # counts, and what follows a script other than `say` was typed after that script was over.
     for place, paragraph in reversed(list(enumerate(paragraphs))):
@@ -194,16 +194,25 @@ def _danger(argument: str, turn: Turn) -> Iterator[Step]:
         yield from _words("It is gone.")
 
 
-def _ask(argument: str, turn: Turn) -> Iterator[Step]:
-    question, *choices = [part.strip() for part in argument.split("|")]
+def _ask(argument: str, turn: Turn, several: bool = False) -> Iterator[Step]:
     if turn.rounds == 0:
-        asked: dict[str, Any] = {"question": question}
-        if choices:
-            asked["choices"] = choices
-        batched = "questions" in turn.tools.get("clarify", {})
-        yield Call("clarify", {"questions": [asked]} if batched else asked)
+        asked = [_question(part, several) for part in argument.split("&&")]
+        # An older Hermes takes one question at a time, with one answer.
+        batched = "questions" in turn.tools.get("clarify", {}) or "clarify" not in turn.tools
+        yield Call("clarify", {"questions": asked} if batched else asked[0])
     else:
         yield from _words(f"Thank you. The answer came back as: {turn.results[-1] if turn.results else ''}")
+
+
+def _question(text: str, several: bool) -> dict[str, Any]:
+    question, *choices = [part.strip() for part in text.split("|")]
+    return (
+        {"question": question} | ({"choices": choices} if choices else {}) | ({"multi_select": True} if several else {})
+    )
+
+
+def _choose(argument: str, turn: Turn) -> Iterator[Step]:
+    yield from _ask(argument, turn, several=True)
 
 
 def _delegate(argument: str, turn: Turn) -> Iterator[Step]:
@@ -261,6 +270,7 @@ SCRIPTS: dict[str, Script] = {
     "tools": _tools,
     "danger": _danger,
     "ask": _ask,
+    "choose": _choose,
     "delegate": _delegate,
     "surrogate": _surrogate,
     "drop": _drop,
@@ -285,7 +295,8 @@ USAGE = (
     "run COMMAND: runs COMMAND in the terminal tool",
     "tools [PATH|PATH]: two tool calls in one message",
     "danger PATH: asks for approval of rm -rf PATH",
-    "ask QUESTION|A|B|C: asks you to choose",
+    "ask QUESTION|A|B|C: asks you to choose; without choices, to write; more questions after &&",
+    "choose QUESTION|A|B|C: asks you to choose some of them, where Hermes knows that",
     "delegate TEXT: hands TEXT to a subagent, which follows the same table",
     "surrogate: half of a surrogate pair",
     "drop: the connection breaks in the middle",

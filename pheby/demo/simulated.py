@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pheby_hermes.drafts import Append, DraftTail
 
@@ -17,7 +17,20 @@ from pheby_protocol.messages.run import RunErrorCode
 from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.auth import Authenticator
-from pheby_server.simulated import Approve, Fail, Pause, Say, Segment, SimulatedHermes, Step, Tool
+from pheby_server.ports import Outcome
+from pheby_server.simulated import (
+    Approve,
+    Ask,
+    Begin,
+    Delegate,
+    End,
+    Fail,
+    Pause,
+    Say,
+    Segment,
+    SimulatedHermes,
+    Step,
+)
 from pheby_server.system import SystemClock
 
 from . import scripts
@@ -82,40 +95,83 @@ class SimulatedStack:
 
 
 def respond(text: str) -> Iterator[Step]:
-    """The scripted model's answer as steps of a simulated run; its tools run in no time and succeed."""
+    """The scripted model's answer as steps of a simulated run; what its tools do takes no time and succeeds."""
     rounds = 0
     results: list[str] = []
     while True:
-        turn = Turn(paragraphs=(text.strip(),), notice="", tools={}, results=tuple(results), rounds=rounds)
-        tail, said, calls = DraftTail(), "", list[scripts.Call]()
-        for step in scripts.reply_to(turn)[1]:
-            match step:
-                case scripts.Text(text=piece):
-                    said += piece
-                    yield from _grown(tail, said, final=False)
-                case scripts.Pause(seconds=seconds):
-                    yield Pause(seconds)
-                case scripts.Refuse(status=status):
-                    yield Fail(_REFUSED.get(status, RunErrorCode.PROVIDER_ERROR))
-                case scripts.Call() as call:
-                    calls.append(call)
-                case scripts.Cut():
-                    break
-        yield from _grown(tail, said, final=True)
+        calls = yield from _said(Turn((text.strip(),), "", {}, tuple(results), rounds))
         if not calls:
             return
         yield Segment()
-        for call in calls:
-            command = str(call.arguments.get("command", ""))
-            if command.startswith("rm "):
-                question = Approve("delete files", command)
-                yield question
-                if question.decision == "deny":
-                    results.append("BLOCKED")
-                    continue
-            yield Tool(call.tool, call.arguments, "done")
-            results.append("done")
+        if all(call.tool == "read_file" for call in calls):
+            results += yield from _read_together(calls)
+        else:
+            for call in calls:
+                results.append((yield from _called(call)))
         rounds += 1
+
+
+def _said(turn: Turn) -> Generator[Step, None, list[scripts.Call]]:
+    """What the model says, and the tools that it asks for at its end."""
+    tail, said, calls = DraftTail(), "", list[scripts.Call]()
+    for step in scripts.reply_to(turn)[1]:
+        match step:
+            case scripts.Text(text=piece):
+                said += piece
+                yield from _grown(tail, said, final=False)
+            case scripts.Pause(seconds=seconds):
+                yield Pause(seconds)
+            case scripts.Refuse(status=status):
+                yield Fail(_REFUSED.get(status, RunErrorCode.PROVIDER_ERROR))
+            case scripts.Call() as call:
+                calls.append(call)
+            case scripts.Cut():
+                break
+    yield from _grown(tail, said, final=True)
+    return calls
+
+
+def _read_together(calls: list[scripts.Call]) -> Generator[Step, None, list[str]]:
+    """Calls that only read run at the same time."""
+    begun = [Begin(call.tool, call.arguments) for call in calls]
+    yield from begun
+    yield from (End(begin, "done") for begin in begun)
+    return ["done"] * len(begun)
+
+
+def _called(call: scripts.Call) -> Generator[Step, None, str]:
+    """One tool call from its beginning to its end; its result."""
+    begin = Begin(call.tool, call.arguments)
+    yield begin
+    result = "done"
+    command = str(call.arguments.get("command", ""))
+    if command.startswith("rm "):
+        approve = Approve(begin, "delete files", command)
+        yield approve
+        if approve.decision in ("deny", None):
+            result = "BLOCKED"
+    elif call.tool == "clarify":
+        ask = _question(begin, call.arguments)
+        yield ask
+        result = ", ".join(ask.answers) or "no answer"
+    elif call.tool == "delegate_task":
+        goal = str(call.arguments["tasks"][0]["goal"])
+        report = _said(Turn((), "[ASYNC DELEGATION BATCH COMPLETE]", {}, (), 0))
+        yield Delegate(begin, goal, _silently(respond(goal)), report)
+    elif command.startswith("sleep "):
+        yield Pause(float(command.removeprefix("sleep ")))
+    yield End(begin, result, Outcome.FAILED if result == "BLOCKED" else Outcome.COMPLETED)
+    return result
+
+
+def _question(call: Begin, arguments: dict[str, Any]) -> Ask:
+    first = arguments.get("questions", [arguments])[0]
+    return Ask(call, first["question"], tuple(first.get("choices", ())), bool(first.get("multi_select")))
+
+
+def _silently(steps: Iterator[Step]) -> Iterator[Step]:
+    """A subagent's texts are for the agent that asked it."""
+    return (step for step in steps if not isinstance(step, Say | Segment))
 
 
 def _grown(tail: DraftTail, said: str, *, final: bool) -> Iterator[Step]:

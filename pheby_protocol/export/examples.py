@@ -181,7 +181,8 @@ _OWN: Final[dict[str, object]] = {
     "Model.name": "Acme Large 2",
     "Model.model": "acme/large-2",
     "Provider.name": "OpenRouter",
-    # A run that went well has neither; those of a background delegation have parents. See the variants.
+    # A run that went well has neither; those of a subagent have parents and a description. See the variants.
+    "Run.description": _ABSENT,
     "Run.error": _ABSENT,
     "Run.parent_run_id": _ABSENT,
     "Run.parent_tool_call_id": _ABSENT,
@@ -356,6 +357,7 @@ _VARIANTS: Final[dict[str, dict[str, dict[str, object]]]] = {
             "error": {"code": "provider_rate_limited", "message": "The model's provider asks to wait."},
             "parent_run_id": "run_17960500001230003",
             "parent_tool_call_id": "tool_17960500031000006",
+            "description": "Compare the backup folders",
         },
     },
     "ToolCall": {

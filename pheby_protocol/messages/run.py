@@ -67,6 +67,7 @@ class Run:
     usage: Usage | None = None
     parent_run_id: RunId | None = None
     parent_tool_call_id: ToolCallId | None = None
+    description: str | None = None
     created_at: Time
     started_at: Time | None = None
     ended_at: Time | None = None

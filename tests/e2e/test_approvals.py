@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from patience import short_patience
 from plain_client import Frame, PlainClient, settle
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -236,14 +237,7 @@ async def test_always_holds_in_every_conversation_and_names_its_pattern(stack, c
 
 async def test_after_hermess_own_time_it_is_expired(stack, client, name, doomed):
     """D2: it expires when it said, for everybody, and a late answer is `expired`."""
-    if stack.hermes_version == "simulated":
-        return  # it waits for ever
-    file = stack.home / "config.yaml"
-    before = file.read_text()
-    config = yaml.safe_load(before)
-    config["approvals"]["timeout"] = 3
-    file.write_text(yaml.safe_dump(config))
-    try:
+    async with short_patience(stack, 3):
         conversation_id = await client.create(name)
         run_id, approval = await asked(client, conversation_id, doomed, f"m-{name}")
         assert abs(approval["expires_at"] - approval["created_at"] - 3_000) <= 500
@@ -253,8 +247,6 @@ async def test_after_hermess_own_time_it_is_expired(stack, client, name, doomed)
         assert (late["type"], late["code"], late["details"]["approval"]) == ("error", "expired", over)
         assert (await client.run_end(run_id))["status"] == "completed"
         assert_ran(stack, doomed, False)
-    finally:
-        file.write_text(before)
 
 
 async def test_a_restart_ends_the_question(stack, name, doomed):

@@ -15,7 +15,15 @@ from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason
-from pheby_server.ports import ApprovalPrompt, Outcome, RunResult, ToolResult, ToolStart
+from pheby_server.ports import (
+    ApprovalPrompt,
+    ClarificationPrompt,
+    Outcome,
+    RunResult,
+    SubagentStart,
+    ToolResult,
+    ToolStart,
+)
 
 CHAT, OTHER = "1000000000000001", "1000000000000002"
 CONVERSATION = conversation_of(CHAT)
@@ -55,11 +63,17 @@ class Told:
     def message_ended(self, message_id: MessageId, *, interim: bool) -> None:
         self.calls.append(("ended", message_id, interim))
 
-    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
-        self.calls.append(("tool_started", conversation_id, tool))
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart, subagent: str | None = None) -> None:
+        self.calls.append(("tool_started", conversation_id, tool, *([subagent] if subagent else ())))
 
-    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
-        self.calls.append(("tool_ended", conversation_id, result))
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult, subagent: str | None = None) -> None:
+        self.calls.append(("tool_ended", conversation_id, result, *([subagent] if subagent else ())))
+
+    def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
+        self.calls.append(("subagent_started", conversation_id, start))
+
+    def subagent_ended(self, conversation_id: ConversationId, key: str, result: RunResult) -> None:
+        self.calls.append(("subagent_ended", conversation_id, key, result))
 
     def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
         self.calls.append(("approval_requested", conversation_id, prompt))
@@ -71,6 +85,12 @@ class Told:
         self, conversation_id: ConversationId, key: str, decision: str | None, by: DecisionSource
     ) -> None:
         self.calls.append(("approval_closed", conversation_id, key, decision, by))
+
+    def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
+        self.calls.append(("clarification_requested", conversation_id, prompt))
+
+    def clarification_closed(self, conversation_id: ConversationId, key: str, by: DecisionSource) -> None:
+        self.calls.append(("clarification_closed", conversation_id, key, by))
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         self.calls.append(("progress", conversation_id, text))

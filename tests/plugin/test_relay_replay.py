@@ -17,7 +17,15 @@ from pheby_hermes.relay import PROVIDER_FAILS, Relay
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
-from pheby_server.ports import ApprovalPrompt, Outcome, RunResult, ToolResult, ToolStart
+from pheby_server.ports import (
+    ApprovalPrompt,
+    ClarificationPrompt,
+    Outcome,
+    RunResult,
+    SubagentStart,
+    ToolResult,
+    ToolStart,
+)
 from tests.plugin.replay import read, recordings
 from tests.plugin.test_turns_replay import ANY, EXPECTED, PERHAPS, of
 
@@ -65,6 +73,8 @@ class FoldingCore:
         self.progress: list[str] = []
         self.tools: dict[str, ToolResult | None] = {}
         self.approvals: dict[str, tuple[str | None, DecisionSource] | None] = {}
+        self.clarifications: dict[str, DecisionSource | None] = {}
+        self.subagents: dict[str, RunResult | None] = {}
         self.lost: list[str] = []
         self.heard: list[str] = []
         """Every text that reached the core, in whatever form."""
@@ -100,14 +110,14 @@ class FoldingCore:
         text = self._open(message_id)
         text.ended, text.interim = True, interim
 
-    def tool_started(self, conversation_id: ConversationId, tool: ToolStart) -> None:
-        assert conversation_id in self._active
+    def tool_started(self, conversation_id: ConversationId, tool: ToolStart, subagent: str | None = None) -> None:
+        assert subagent in self.subagents if subagent else conversation_id in self._active
         assert tool.call_id not in self.tools, "a call begins once"
         self.tools[tool.call_id] = None
         self.heard.append(repr(tool.arguments))
 
-    def tool_ended(self, conversation_id: ConversationId, result: ToolResult) -> None:
-        if conversation_id in self._active and result.call_id in self.tools:
+    def tool_ended(self, conversation_id: ConversationId, result: ToolResult, subagent: str | None = None) -> None:
+        if (subagent or conversation_id in self._active) and result.call_id in self.tools:
             assert self.tools[result.call_id] is None, "a call ends once"
             self.tools[result.call_id] = result
 
@@ -124,6 +134,27 @@ class FoldingCore:
     ) -> None:
         assert self.approvals[key] is None, "a question ends once"
         self.approvals[key] = (decision, by)
+
+    def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
+        assert start.key not in self.subagents
+        assert start.parent or conversation_id in self._active
+        assert start.call_id in self.tools
+        self.subagents[start.key] = None
+        self.heard.append(start.goal)
+
+    def subagent_ended(self, conversation_id: ConversationId, key: str, result: RunResult) -> None:
+        assert self.subagents[key] is None, "a subagent ends once"
+        self.subagents[key] = result
+
+    def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
+        assert prompt.key not in self.clarifications
+        assert prompt.call_id in self.tools
+        self.clarifications[prompt.key] = None
+        self.heard.append(prompt.question)
+
+    def clarification_closed(self, conversation_id: ConversationId, key: str, by: DecisionSource) -> None:
+        assert self.clarifications[key] is None, "a question ends once"
+        self.clarifications[key] = by
 
     def run_progress(self, conversation_id: ConversationId, text: str) -> None:
         assert conversation_id in self._active
@@ -227,6 +258,19 @@ def _called(relay: Relay, result: Played, ids: dict[str, str], record: dict[str,
         relay.approval(
             k["chat_id"], k["session_key"], k["command"], k["description"], CHOICES, lambda *_: object(), None
         )
+    elif name == "send_clarify":
+        asked = k["question"], k["choices"] or ()
+        skips = "\n" in k["question"]
+        relay.clarification(
+            k["chat_id"],
+            k["session_key"],
+            k["clarify_id"],
+            *asked,
+            multiple=False,
+            skip_answer="\0skipped" if skips else None,
+            undecorated=lambda label: label.removesuffix(" (Recommended)"),
+            expires_at=None,
+        )
     elif name == "send_or_update_status":
         relay.status(a[0], a[2])
         return "status"
@@ -250,6 +294,21 @@ def test_every_question_ends_as_it_was_decided(path: Path) -> None:
         "cancel-in-approval": [(None, DecisionSource.RUN_END)],
     }
     assert list(played(path).core.approvals.values()) == expected.get(name_of(path).partition("-")[2], [])
+
+
+@everywhere
+def test_every_clarification_ends(path: Path) -> None:
+    """E2: what nobody here has answered ran out, or was stopped with its run."""
+    expected = {"ask": [DecisionSource.TIMEOUT], "cancel-in-ask": [DecisionSource.RUN_END]}
+    core = played(path).core
+    assert list(core.clarifications.values()) == expected.get(name_of(path).partition("-")[2], [])
+
+
+@everywhere
+def test_every_subagent_ends_as_it_did(path: Path) -> None:
+    subagents = played(path).core.subagents
+    assert len(subagents) == (1 if name_of(path).endswith("-delegate") else 0)
+    assert all(result is not None and result.outcome is Outcome.COMPLETED for result in subagents.values())
 
 
 @everywhere

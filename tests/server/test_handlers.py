@@ -39,7 +39,6 @@ FULL = MANAGE | {"conversation.delete", "approval.respond", "model.select", "rea
 NOT_YET: dict[str, dict[str, Any]] = {
     "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
     "conversation.delete": {"conversation_id": "conv_1"},
-    "clarification.respond": {"clarification_id": "clar_1", "choice_ids": []},
     "attachment.get": {"attachment_id": "att_1"},
     "model.list": {"conversation_id": "conv_1"},
     "model.select": {"conversation_id": "conv_1", "provider": "p", "model": "m"},
@@ -50,6 +49,7 @@ ASKED: dict[str, dict[str, Any]] = {
     **NOT_YET,
     "run.cancel": {"run_id": "run_1"},
     "approval.respond": {"approval_id": "appr_1", "choice": "once"},
+    "clarification.respond": {"clarification_id": "clar_1", "choice_ids": []},
     "ping": {},
     "conversation.list": {},
     "conversation.get": {"conversation_id": "conv_none"},

@@ -73,6 +73,7 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
         "streaming",
         "approvals",
         "cancel",
+        "clarifications",
         "interrupt",
     }
     assert welcome["access_mode"] == "manage"

@@ -52,14 +52,14 @@ def run(number: int) -> Run:
 
 
 def test_nothing_is_one_empty_last_part() -> None:
-    (only,) = snapshot_parts(Seq(7), 1_000, [], None, [], [], [], [])
+    (only,) = snapshot_parts(Seq(7), 1_000, [], None, [], [], [], [], [])
     assert (only.part, only.last, only.seq) == (0, True, 7)
     assert (only.conversations, only.runs, only.messages) == ((), (), ())
 
 
 def test_the_cursor_of_the_list_is_on_the_last_part_alone() -> None:
     parts = snapshot_parts(
-        Seq(1), 300, [conversation(n) for n in range(10)], ListCursor("next"), [run(1)], [message(1, "x")], [], []
+        Seq(1), 300, [conversation(n) for n in range(10)], ListCursor("next"), [run(1)], [message(1, "x")], [], [], []
     )
     assert len(parts) > 3
     assert [part.conversations_next for part in parts[:-1]] == [None] * (len(parts) - 1)
@@ -78,7 +78,7 @@ def test_every_part_fits_and_together_they_are_everything(
     conversations = [conversation(number, title) for number, title in enumerate(titles)]
     all_runs = [run(number) for number in range(runs)]
     messages = [message(number, text) for number, text in enumerate(texts)]
-    parts = snapshot_parts(Seq(5), room, conversations, None, all_runs, messages, [], [])
+    parts = snapshot_parts(Seq(5), room, conversations, None, all_runs, messages, [], [], [])
     assert [part.part for part in parts] == list(range(len(parts)))
     assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
     assert {part.seq for part in parts} == {5}

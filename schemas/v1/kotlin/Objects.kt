@@ -463,6 +463,8 @@ public data class Run(
     /** The tool call that it belongs to. */
     @SerialName("parent_tool_call_id")
     public val parentToolCallId: ToolCallId? = null,
+    /** For people: what it is about. */
+    public val description: String? = null,
     /** When it came into being. */
     @Serializable(with = TimeSerializer::class)
     @SerialName("created_at")
