@@ -22,7 +22,7 @@ from .chats import conversation_of
 from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
 from .questions import MAX_CHOICES, Question, prompt
 from .subagents import Subagents
-from .tool_calls import Redact, redactor, tool_result, tool_start
+from .tool_calls import Redact, completed_all_the_same, redactor, tool_result, tool_start
 from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, TurnTable
 
 MAX_COMMAND_CHARS: Final = 8_000
@@ -56,6 +56,7 @@ class _Segment:
 class _Run:
     """What was said in the active run of one chat."""
 
+    chat_id: str
     conversation_id: ConversationId
     segment: _Segment | None = None
     tool_follows: bool = False
@@ -68,6 +69,8 @@ class _Run:
     """What the model said with its last request for a tool. Where nothing streams, Hermes sends it without a mark."""
     clarifying: str | None = None
     """The tool call that asks the owner."""
+    withdrawn: bool = False
+    """Its question was closed without an answer, because the run is being stopped."""
     provider_fails: bool = False
     """The provider's last word was an error; what Hermes says of it may quote the provider."""
 
@@ -148,6 +151,7 @@ class Relay:
             run.on_its_way = clean_text(_said_with_tools(facts))
         if name == "pre_tool_call" or (name == "post_api_request" and run.on_its_way):
             run.tool_follows, run.held = True, None
+            self._show_whole(run)
             self._end_segment_if_done(run)
 
     def shut_down(self) -> None:
@@ -196,20 +200,33 @@ class Relay:
 
     def _tool(self, run: _Run, name: str, facts: Mapping[str, object]) -> None:
         call_id = facts.get("tool_call_id")
+        stopped = run.chat_id in self._stopping
         if name == "pre_tool_call" and facts.get("tool_name") == "clarify" and isinstance(call_id, str):
             run.clarifying = call_id
         elif name == "post_tool_call" and call_id == run.clarifying:
-            run.clarifying = None
             for question in [asked for asked in self._questions.values() if asked.call_id == call_id]:
                 self.clarification_over(question.clarify_id)
-        self._tool_of(run.conversation_id, name, facts)
+            # One that was answered before the stop has its answer.
+            stopped = run.withdrawn
+            run.clarifying, run.withdrawn = None, False
+        else:
+            stopped = stopped and not completed_all_the_same(facts)
+        self._tool_of(run.conversation_id, name, facts, stopped=stopped)
 
     def _tool_of(
-        self, conversation_id: ConversationId, name: str, facts: Mapping[str, object], subagent: str | None = None
+        self,
+        conversation_id: ConversationId,
+        name: str,
+        facts: Mapping[str, object],
+        subagent: str | None = None,
+        *,
+        stopped: bool = False,
     ) -> None:
         if name == "pre_tool_call" and (start := tool_start(facts, self._redact)) is not None:
             self._events.tool_started(conversation_id, start, subagent)
         elif name == "post_tool_call" and (result := tool_result(facts, self._redact)) is not None:
+            if stopped:
+                result = attrs.evolve(result, outcome=Outcome.CANCELLED, error=None)
             self._events.tool_ended(conversation_id, result, subagent)
 
     # Subagents
@@ -351,7 +368,10 @@ class Relay:
         """Hermes waits no more for an answer that did not come."""
         question = self._questions.pop(clarify_id, None)
         if question is not None:
-            by = DecisionSource.RUN_END if question.chat_id in self._stopping else DecisionSource.TIMEOUT
+            stopped, run = question.chat_id in self._stopping, self._runs.get(question.chat_id)
+            if stopped and run is not None:
+                run.withdrawn = True
+            by = DecisionSource.RUN_END if stopped else DecisionSource.TIMEOUT
             self._events.clarification_closed(conversation_of(question.chat_id), clarify_id, by)
 
     def asking_sessions(self) -> set[str]:
@@ -389,6 +409,16 @@ class Relay:
             self._events.message_appended(segment.message_id, change.text)
         elif isinstance(change, Replace):
             self._events.message_replaced(segment.message_id, change.text)
+
+    def _show_whole(self, run: _Run) -> None:
+        """The model has told what it says before its tool: no need to wait for Hermes's last edit, which comes late."""
+        segment, said = run.segment, run.on_its_way
+        if segment is None or segment.whole or not said:
+            return
+        # What is shown and more: Hermes has put a remark of its own behind it.
+        if said.startswith(segment.tail.text) or segment.tail.text.startswith(said):
+            self._show(segment, said, final=True)
+            segment.whole = True
 
     def _end_segment_if_done(self, run: _Run) -> None:
         if run.tool_follows and run.segment is not None and run.segment.whole:
@@ -431,7 +461,7 @@ class Relay:
                     pass
 
     def _begin(self, event: TurnStarted) -> None:
-        self._runs[event.chat_id] = _Run(conversation_of(event.chat_id))
+        self._runs[event.chat_id] = _Run(event.chat_id, conversation_of(event.chat_id))
         message_id = MessageId(event.message_id) if event.message_id is not None else None
         origin = Origin.BACKGROUND if message_id is None else Origin.CHAT
         self._events.run_started(conversation_of(event.chat_id), message_id, origin)

@@ -41,6 +41,7 @@ _NAMED_SECRET: Final = re.compile(
     r"(?i)((?:api[_-]?key|secret|token|passw(?:or)?d|authorization|credential)s?[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{6,})"
 )
 _SECRET_NAME: Final = re.compile(r"(?i)api[_-]?key|secret|token|passw(?:or)?d|authorization|credential")
+_KILLED: Final = re.compile(r'"exit_code": ?130\b')
 HIDDEN: Final = "[redacted]"
 
 
@@ -90,6 +91,13 @@ def tool_result(facts: Mapping[str, object], redact: Redact) -> ToolResult | Non
         truncated=cut.happened,
         error=_error(facts) if outcome is Outcome.FAILED else None,
     )
+
+
+def completed_all_the_same(facts: Mapping[str, object]) -> bool:
+    """Whether a call that ended while its run was being stopped had got to its own end before."""
+    # 0.19 calls a command that it killed a success; only its exit code tells.
+    killed = isinstance(facts.get("result"), str) and _KILLED.search(str(facts["result"])) is not None
+    return _outcome(facts.get("status")) is Outcome.COMPLETED and not killed
 
 
 class _Cut:

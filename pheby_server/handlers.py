@@ -169,7 +169,6 @@ async def _approve(desks: Desks, request: ApprovalRespond, caller: Caller) -> Re
     decided = await desks.approvals.respond(
         request.approval_id, request.choice, request.reason, caller.device_id, caller.client_name
     )
-    desks.runs.decided(decided.conversation_id)
     return ApprovalRespondResult(id=request.id, approval=decided, as_of_seq=desks.published_seq)
 
 
@@ -179,7 +178,6 @@ async def _clarify(desks: Desks, request: ClarificationRespond, caller: Caller) 
     answered = await desks.clarifications.respond(
         request.clarification_id, answer, caller.device_id, caller.client_name
     )
-    desks.runs.decided(answered.conversation_id)
     return ClarificationRespondResult(id=request.id, clarification=answered, as_of_seq=desks.published_seq)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
@@ -89,6 +89,8 @@ class PromptDesk(ABC, Generic[P, A]):
         self._ids = ids
         self._open: dict[str, OpenPrompt[P]] = {}
         """By the prompt's id."""
+        self.go_on: Callable[[ConversationId], Change] = lambda _: Change()
+        """What an answer changes about the run that waited; the desk for runs says so."""
 
     # What the kinds differ in
 
@@ -189,7 +191,8 @@ class PromptDesk(ABC, Generic[P, A]):
                 # Over in the meantime, as Hermes has told now.
                 return await self._ended_already(prompt_id, answer, device_id)
             raise RequestError(ErrorCode.NOT_ANSWERABLE, details=self._details(before))
-        await self._sequencer.log(self._close(entry, Event.RESOLVE, answer, device))
+        closed = self._close(entry, Event.RESOLVE, answer, device)
+        await self._sequencer.log(closed + self.go_on(entry.prompt.conversation_id))
         return entry.prompt
 
     async def _ask(self, entry: OpenPrompt[P], answer: A) -> bool:

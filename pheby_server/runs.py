@@ -807,9 +807,10 @@ class RunDesk:
         change = self._clarifications.closed(key, by)
         self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
 
-    def decided(self, conversation_id: ConversationId) -> None:
-        """A device has answered: the run goes on."""
-        self._sequencer.log(self._wait_or_go_on(self._lane(conversation_id)))
+    def go_on(self, conversation_id: ConversationId) -> Change:
+        """A device has answered: the run goes on, unless it waits for another answer."""
+        lane = self._lanes.get(conversation_id)
+        return Change() if lane is None else self._wait_or_go_on(lane)
 
     def _wait_or_go_on(self, lane: _Lane) -> Change:
         """The active run waits as long as one of its questions is open."""

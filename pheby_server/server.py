@@ -160,6 +160,7 @@ class Server:
             self.config.max_text_chars,
         )
         self.transcript.is_busy = self.runs.is_busy
+        self.approvals.go_on = self.clarifications.go_on = self.runs.go_on
         await self.conversations.load()
         await self.transcript.load()
         await self.tools.load()

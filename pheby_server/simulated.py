@@ -325,6 +325,10 @@ class SimulatedHermes:
                 step.decision = await answer
         except TimeoutError:
             by = DecisionSource.TIMEOUT
+        except asyncio.CancelledError:
+            if self._events is not None:
+                events.approval_closed(conversation_id, key, None, DecisionSource.RUN_END)
+            raise
         finally:
             del self._questions[key]
         events.approval_closed(conversation_id, key, step.decision, by)
@@ -352,6 +356,10 @@ class SimulatedHermes:
                 step.answers = await answer
         except TimeoutError:
             events.clarification_closed(conversation_id, key, DecisionSource.TIMEOUT)
+        except asyncio.CancelledError:
+            if self._events is not None:
+                events.clarification_closed(conversation_id, key, DecisionSource.RUN_END)
+            raise
         finally:
             del self._asked[key], self._labels[key]
 

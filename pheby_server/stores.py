@@ -85,6 +85,8 @@ CREATE TABLE clarifications (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX clarifications_by_position ON clarifications (conversation_id, position);
 CREATE INDEX clarifications_open ON clarifications (ended) WHERE ended = 0;
+ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
+CREATE INDEX runs_of_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 """,
 )
 """From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
@@ -470,14 +472,20 @@ def bind_row(conversation_id: ConversationId, row_key: str, message_id: MessageI
 
 
 def read_runs(run_ids: Iterable[RunId]) -> Statement[list[Run]]:
-    """These runs, as far as they exist, each once, in the order of the ids."""
+    """These runs, as far as they exist, each once, in the order of the ids; behind them those of their subagents."""
     wanted = list(dict.fromkeys(run_ids))
 
     def read(database: sqlite3.Connection) -> list[Run]:
         marks = ",".join("?" * len(wanted))
-        rows = database.execute(f"SELECT run_id, body FROM runs WHERE run_id IN ({marks})", wanted)  # noqa: S608
+        rows = database.execute(
+            f"WITH RECURSIVE wanted (run_id) AS (SELECT run_id FROM runs WHERE run_id IN ({marks})"  # noqa: S608
+            " UNION SELECT r.run_id FROM runs r JOIN wanted w ON r.parent_run_id = w.run_id)"
+            " SELECT run_id, body FROM runs WHERE run_id IN wanted",
+            wanted,
+        ).fetchall()
         found = {run_id: decode_object(body, Run) for run_id, body in rows}
-        return [found[run_id] for run_id in wanted if run_id in found]
+        first = [found.pop(run_id) for run_id in wanted if run_id in found]
+        return [*first, *sorted(found.values(), key=lambda run: (run.created_at, run.run_id))]
 
     return read
 
@@ -493,9 +501,9 @@ def read_open_runs() -> Statement[list[Run]]:
 
 
 def save_run(run: Run) -> Write:
-    row = (run.run_id, run.conversation_id, run.ended_at is not None, encode_object(run))
+    row = (run.run_id, run.conversation_id, run.ended_at is not None, encode_object(run), run.parent_run_id)
     return lambda database: database.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, ?)"
+        "INSERT INTO runs VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (run_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
         row,
     )

@@ -16,7 +16,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from pheby.demo.dialogue import read_turn
-from pheby.demo.scripts import RAW_PROVIDER_TEXT, Call, Cut, Pause, Refuse, Step, Text, reply_to
+from pheby.demo.scripts import RAW_PROVIDER_TEXT, Call, Cut, CutOnce, Pause, Refuse, Step, Text, reply_to
 
 MODELS = ("scripted-1", "scripted-2")
 CONTEXT_LENGTH = 200_000
@@ -48,6 +48,7 @@ class ScriptedModel:
     def __init__(self, port: int = 0, *, pace: float = 1.0) -> None:
         self._pace = pace
         self.requests: deque[ModelRequest] = deque(maxlen=REMEMBERED)
+        self._cut_once: set[str] = set()
         self._numbers = itertools.count(1)
         self._wanted_port = port
         self._port: int | None = None
@@ -146,6 +147,12 @@ class ScriptedModel:
                     calls.append(step)
                 case Cut():
                     return reply.cut()
+                case CutOnce(call) if repr(call) not in self._cut_once:
+                    self._cut_once.add(repr(call))
+                    await reply.begin_call(call)
+                    return reply.cut()
+                case CutOnce(call):
+                    calls.append(call)
                 case Refuse():
                     raise AssertionError("a refusal must be a script's first step")
         return await reply.end(calls)
@@ -165,6 +172,13 @@ class _Stream:
 
     async def text(self, text: str) -> None:
         await self._delta({"content": text})
+
+    async def begin_call(self, call: Call) -> None:
+        """A tool call up to the middle of its arguments."""
+        (whole,) = _tool_calls(self._entry, [call])
+        arguments = whole["function"]["arguments"]
+        whole["function"]["arguments"] = arguments[: len(arguments) // 2]
+        await self._delta({"tool_calls": [{"index": 0, **whole}]})
 
     async def end(self, calls: list[Call]) -> web.StreamResponse:
         for index, call in enumerate(_tool_calls(self._entry, calls)):
@@ -207,6 +221,9 @@ class _Whole:
 
     async def text(self, text: str) -> None:
         self._parts.append(text)
+
+    async def begin_call(self, call: Call) -> None:
+        """Nothing: a reply that is not streamed has no middle."""
 
     async def end(self, calls: list[Call]) -> web.StreamResponse:
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._parts)}

@@ -48,7 +48,14 @@ class Cut:
     """The connection breaks here."""
 
 
-Step = Text | Pause | Call | Refuse | Cut
+@dataclass(frozen=True)
+class CutOnce:
+    """The connection breaks inside the arguments of this call; asked again, the call is made."""
+
+    call: Call
+
+
+Step = Text | Pause | Call | Refuse | Cut | CutOnce
 Script = Callable[[str, Turn], Iterator[Step]]
 
 
@@ -234,6 +241,14 @@ def _drop(argument: str, turn: Turn) -> Iterator[Step]:
     yield Cut()
 
 
+def _dropcall(argument: str, turn: Turn) -> Iterator[Step]:
+    if turn.rounds == 0:
+        yield from _words("I will run that.")
+        yield CutOnce(Call("terminal", {"command": argument}))
+    else:
+        yield from _words("The command has ended.")
+
+
 def _markdown(argument: str, turn: Turn) -> Iterator[Step]:
     yield from _chunks(
         "A code block:\n\n```text\n", "first line\n", "MEDIA:/tmp/not-a-file.txt\n", "```\n\nand **after** it."
@@ -274,6 +289,7 @@ SCRIPTS: dict[str, Script] = {
     "delegate": _delegate,
     "surrogate": _surrogate,
     "drop": _drop,
+    "dropcall": _dropcall,
     "markdown": _markdown,
     "help": _help,
 }
@@ -300,6 +316,7 @@ USAGE = (
     "delegate TEXT: hands TEXT to a subagent, which follows the same table",
     "surrogate: half of a surrogate pair",
     "drop: the connection breaks in the middle",
+    "dropcall COMMAND: as run, and the connection breaks inside the tool call once",
     "markdown: a code block with a MEDIA: line inside",
     "anything else: is repeated to you",
 )

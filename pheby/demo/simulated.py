@@ -125,6 +125,9 @@ def _said(turn: Turn) -> Generator[Step, None, list[scripts.Call]]:
                 yield Fail(_REFUSED.get(status, RunErrorCode.PROVIDER_ERROR))
             case scripts.Call() as call:
                 calls.append(call)
+            case scripts.CutOnce(call=call):
+                # A gateway asks again by itself.
+                calls.append(call)
             case scripts.Cut():
                 break
     yield from _grown(tail, said, final=True)
