@@ -36,6 +36,7 @@ async def test_scenario(stack, name, tmp_path, scenario, request):
         await quiet(client)
         live = folded(client.frames)
     history = await read_only(stack, conversation_id)
+    assert said(history, conversation_id) == said(live, conversation_id)
     assert of(history, conversation_id) == of(live, conversation_id)
     compare(scenario, stack.hermes_version, seen(scene), record=request.config.getoption("--record"))
 
@@ -75,6 +76,12 @@ def of(state: ClientState, conversation_id: str) -> dict[str, Any]:
         for kind, items in shown(state).items()
         if kind in ("messages", "tool_calls", "runs", "approvals", "clarifications")
     }
+
+
+def said(state: ClientState, conversation_id: str) -> list[str]:
+    """The messages in short, so that a difference can be read."""
+    found = sorted(of(state, conversation_id)["messages"].values(), key=lambda message: message.get("position", 0))
+    return [f"{message['role']} {message['status']} {message['message_id']}: {message['text']}" for message in found]
 
 
 def compare(scenario: str, line: str, events: list[Frame], *, record: bool) -> None:
