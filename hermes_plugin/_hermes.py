@@ -95,6 +95,12 @@ def hook_names() -> frozenset[str] | None:
     return frozenset(VALID_HOOKS)
 
 
+def fires(*names: str) -> bool:
+    """Whether this Hermes fires these hooks; a Hermes that does not say is believed to."""
+    known = hook_names()
+    return known is None or known.issuperset(names)
+
+
 def session_chat_id() -> str:
     """The chat id of the turn that the calling thread works for, "" where there is none."""
     return _session_value("HERMES_SESSION_CHAT_ID")
@@ -118,6 +124,16 @@ def command_on_card(command: str) -> str:
     from agent.redact import redact_sensitive_text
 
     return str(redact_sensitive_text(command, force=True))
+
+
+def approvals_offered() -> bool:
+    """Whether an answer can be given to exactly one question: by its id, or under the queue's own lock."""
+    try:
+        from tools import approval
+    except ImportError:
+        return False
+    by_id = hasattr(approval, "list_gateway_approvals") and hasattr(approval, "resolve_gateway_approval")
+    return by_id or (hasattr(approval, "_gateway_queues") and hasattr(approval, "_lock"))
 
 
 def find_question(session_key: str, shown: str, taken: Collection[object]) -> object | None:

@@ -131,9 +131,9 @@ class PhebyAdapter(BasePlatformAdapter):
             version=self._version,
             streaming=_hermes.streaming_enabled(self, PLATFORM),
             cancel=True,
-            tools=True,
-            approvals=True,
-            subagents=True,
+            tools=_hermes.fires("pre_tool_call", "post_tool_call"),
+            approvals=_hermes.approvals_offered() and _hermes.fires("pre_approval_request", "post_approval_response"),
+            subagents=_hermes.fires("subagent_start", "subagent_stop"),
             clarifications=_hermes.clarifications_offered(),
         )
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import Approval, ApprovalRequested, ApprovalResolved, ApprovalUpdated
+from pheby_protocol.messages.clarification import Clarification, ClarificationRequested, ClarificationResolved
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
@@ -40,6 +41,7 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
   /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
+  /answer NUMBER ANSWER    answer a question: by choices (2, or 1,3), in your own words, or skip
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
@@ -47,6 +49,9 @@ Type a message and press Enter. These words are for the chat itself; any other t
 _TROUBLE = (AuthenticationError, ConnectionLostError, RequestFailedError, TimeoutError)
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
 """A model's text may hold sequences that a terminal obeys."""
+
+
+Prompt = Approval | Clarification
 
 
 class Screen:
@@ -66,9 +71,11 @@ class Screen:
         """What was shown of a message before something else was; shown again as a whole if more comes."""
         self._seen: set[MessageId] = set()
         """Messages that were shown to their end."""
-        self.approvals: dict[int, Approval] = {}
+        self.prompts: dict[int, Prompt] = {}
         """What was asked, in any conversation, by number; a number means one question for ever."""
         self._last_number = 0
+        self._still_asked: set[str] = set()
+        """Prompts that the parts of a snapshot name."""
         self._away = False
         self._unanswered: set[RunId] = set()
         self._still_open: set[RunId] = set()
@@ -99,8 +106,8 @@ class Screen:
         """Show another conversation from now on."""
         self.conversation = conversation
         self.line(f"-- {_title(conversation)} --")
-        for number, approval in self.approvals.items():
-            self._show_approval(number, approval)
+        for number, prompt in self.prompts.items():
+            self._show_prompt(number, prompt)
 
     def line(self, text: str) -> None:
         """One line of its own."""
@@ -138,10 +145,14 @@ class Screen:
                 self._ended(set(self._unanswered))
             case Snapshot():
                 self._take_snapshot(happening)
-            case ApprovalRequested(approval=approval) | ApprovalUpdated(approval=approval):
-                self._asked_for(approval)
-            case ApprovalResolved(approval=approval):
-                self._decided(approval)
+            case ApprovalRequested(approval=prompt) | ApprovalUpdated(approval=prompt):
+                self._asked_for(prompt)
+            case ClarificationRequested(clarification=question):
+                self._asked_for(question)
+            case ApprovalResolved(approval=prompt):
+                self._over(prompt, f"{prompt.decision or prompt.status}: {prompt.command}")
+            case ClarificationResolved(clarification=question):
+                self._over(question, f"{_answer(question)}: {question.question}")
             case _:
                 pass
         match happening:
@@ -171,6 +182,10 @@ class Screen:
                 self.line(f"⚙ {call.name}: {call.description or ''}")
             case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
                 self.line(f"⚙ {call.name}: {call.status}")
+            case RunStarted(run=run) if run.parent_run_id is not None:
+                self.line(f"⚙ subagent: {run.description or ''}")
+            case RunEnded(run=run) if run.parent_run_id is not None:
+                self.line(f"⚙ subagent: {run.status}")
             case RunStarted() if self._chatty:
                 self.line("… working")
             case RunEnded(run=run) if run.status is RunState.FAILED:
@@ -181,8 +196,15 @@ class Screen:
                 pass
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
-        for approval in snapshot.approvals:
-            self._asked_for(approval)
+        if snapshot.part == 0:
+            self._still_asked = set()
+        prompts: tuple[Prompt, ...] = (*snapshot.approvals, *snapshot.clarifications)
+        for prompt in prompts:
+            self._still_asked.add(_id(prompt))
+            self._asked_for(prompt)
+        if snapshot.last:
+            # What was answered while the connection was gone is not told again.
+            self.prompts = {number: asked for number, asked in self.prompts.items() if _id(asked) in self._still_asked}
         if not self._away:
             return
         self._still_open = ({*self._still_open} if snapshot.part else set()) | {run.run_id for run in snapshot.runs}
@@ -190,35 +212,40 @@ class Screen:
             # What ended while the connection was gone is not told again.
             self._ended(self._unanswered - self._still_open)
 
-    def _number(self, approval: Approval) -> int | None:
-        ids = {known.approval_id: number for number, known in self.approvals.items()}
-        return ids.get(approval.approval_id)
+    def _number(self, prompt: Prompt) -> int | None:
+        return next((number for number, known in self.prompts.items() if _id(known) == _id(prompt)), None)
 
-    def _asked_for(self, approval: Approval) -> None:
-        number = self._number(approval)
+    def _asked_for(self, prompt: Prompt) -> None:
+        number = self._number(prompt)
         if number is None:
             self._last_number += 1
             number = self._last_number
-        elif self.approvals[number] == approval:
+        elif self.prompts[number] == prompt:
             return
-        self.approvals[number] = approval
-        self._show_approval(number, approval)
+        self.prompts[number] = prompt
+        self._show_prompt(number, prompt)
 
-    def _show_approval(self, number: int, approval: Approval) -> None:
-        if approval.conversation_id != self.conversation.conversation_id:
+    def _show_prompt(self, number: int, prompt: Prompt) -> None:
+        if prompt.conversation_id != self.conversation.conversation_id:
             return
-        self.line(f"? {approval.description}: {approval.command}")
-        if approval.answerable:
-            self.line(f"  /approve {number} {' | '.join(approval.choices)}")
+        if isinstance(prompt, Clarification):
+            self.line(f"? {prompt.question}")
+            for place, choice in enumerate(prompt.choices, 1):
+                self.line(f"  {place} {choice.label}")
+            self.line(f"  /answer {number} {' | '.join(_ways(prompt))}")
+            return
+        self.line(f"? {prompt.description}: {prompt.command}")
+        if prompt.answerable:
+            self.line(f"  /approve {number} {' | '.join(prompt.choices)}")
         else:
             self.line("  (after the one before it)")
 
-    def _decided(self, approval: Approval) -> None:
-        number = self._number(approval)
+    def _over(self, prompt: Prompt, how: str) -> None:
+        number = self._number(prompt)
         if number is not None:
-            del self.approvals[number]
-        if approval.conversation_id == self.conversation.conversation_id:
-            self.line(f"  {approval.decision or approval.status}: {approval.command}")
+            del self.prompts[number]
+        if prompt.conversation_id == self.conversation.conversation_id:
+            self.line(f"  {how}")
 
     def _created(self, message: Message) -> None:
         if message.role is MessageRole.ASSISTANT and message.status is MessageState.STREAMING:
@@ -337,6 +364,8 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                     await _open(client, screen, listed, rest)
                 case "/approve":
                     await _decide(client, screen, rest)
+                case "/answer":
+                    await _answer_question(client, screen, rest)
                 case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:
@@ -361,11 +390,27 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
 
 async def _decide(client: Client, screen: Screen, typed: str) -> None:
     number, _, choice = typed.strip().partition(" ")
-    approval = screen.approvals.get(int(number)) if number.isdecimal() else None
-    if approval is None:
+    approval = screen.prompts.get(int(number)) if number.isdecimal() else None
+    if not isinstance(approval, Approval):
         screen.line("! give the number of what is asked, and a choice")
     else:
         await client.decide(approval.approval_id, choice.strip())
+
+
+async def _answer_question(client: Client, screen: Screen, typed: str) -> None:
+    number, _, said = typed.strip().partition(" ")
+    question, said = screen.prompts.get(int(number)) if number.isdecimal() else None, said.strip()
+    if not isinstance(question, Clarification) or not said:
+        screen.line("! give the number of a question, and an answer")
+        return
+    places = [place.strip() for place in said.split(",")]
+    if question.choices and all(place.isdecimal() and 1 <= int(place) <= len(question.choices) for place in places):
+        chosen = [question.choices[int(place) - 1].choice_id for place in places]
+        await client.answer(question.clarification_id, chosen)
+    elif said == "skip" and question.skippable:
+        await client.answer(question.clarification_id, skip=True)
+    else:
+        await client.answer(question.clarification_id, text=said)
 
 
 async def _open(client: Client, screen: Screen, listed: list[ConversationId], number: str) -> None:
@@ -388,6 +433,27 @@ async def _show_history(client: Client, screen: Screen) -> None:
     for message in page.messages:
         mark = "" if message.status is MessageState.COMPLETED else f" ({message.status})"
         screen.already(message, mark)
+
+
+def _id(prompt: Prompt) -> str:
+    return prompt.clarification_id if isinstance(prompt, Clarification) else prompt.approval_id
+
+
+def _ways(question: Clarification) -> list[str]:
+    """How a question can be answered."""
+    ways = [("NUMBERS, like 1,2" if question.multiple else "NUMBER")] if question.choices else []
+    ways += ["your own words"] if question.free_text else []
+    return ways + (["skip"] if question.skippable else [])
+
+
+def _answer(question: Clarification) -> str:
+    """What became of a question."""
+    if question.answer is None:
+        return question.status
+    labels = {choice.choice_id: choice.label for choice in question.choices}
+    said = [labels.get(name, name) for name in question.answer.choice_ids]
+    said += [question.answer.text] if question.answer.text is not None else []
+    return ", ".join(said) or "skipped"
 
 
 def _speaker(message: Message) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -19,6 +19,8 @@ from pheby_protocol.connection import Connection, ProtocolError, Role
 from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
 from pheby_protocol.ids import (
     ApprovalId,
+    ChoiceId,
+    ClarificationId,
     ClientConversationId,
     ClientMessageId,
     ConversationId,
@@ -32,6 +34,7 @@ from pheby_protocol.ids import (
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
 from pheby_protocol.messages._base import Event, Request, Result
 from pheby_protocol.messages.approval import Approval, ApprovalRespond, ApprovalRespondResult
+from pheby_protocol.messages.clarification import Clarification, ClarificationRespond, ClarificationRespondResult
 from pheby_protocol.messages.connection import (
     Batch,
     ClientInfo,
@@ -240,6 +243,24 @@ class Client:
         """Decide an approval by one of its choices."""
         asked = ApprovalRespond(id=self._next_id(), approval_id=approval_id, choice=choice, reason=reason)
         return (await self.request(asked, ApprovalRespondResult)).approval
+
+    async def answer(
+        self,
+        clarification_id: ClarificationId,
+        choice_ids: Sequence[ChoiceId] = (),
+        *,
+        text: str | None = None,
+        skip: bool = False,
+    ) -> Clarification:
+        """Answer a clarification: by its choices, in words, or not at all."""
+        asked = ClarificationRespond(
+            id=self._next_id(),
+            clarification_id=clarification_id,
+            choice_ids=tuple(choice_ids),
+            text=text,
+            skip=skip,
+        )
+        return (await self.request(asked, ClarificationRespondResult)).clarification
 
     async def request(self, request: Request, result: type[R]) -> R:
         """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""

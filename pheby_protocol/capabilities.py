@@ -17,6 +17,7 @@ SERVER_CAPABILITIES: Final[dict[str, str]] = {
     "interrupt": "A message can replace the active run (if_busy: interrupt).",
     "approvals": "Approvals are reported and answered.",
     "clarifications": "Clarifications are reported and answered.",
+    "subagents": "The runs of subagents and their tools are reported.",
     "attachments": "Files from the agent are reported and served.",
     "models": "Models can be listed and chosen.",
     "reasoning": "Reasoning effort can be listed and chosen.",

@@ -261,6 +261,7 @@ class Server:
                     "tools": features.tools,
                     "approvals": features.approvals,
                     "clarifications": features.clarifications,
+                    "subagents": features.subagents,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },

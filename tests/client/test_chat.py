@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from pheby.chat import HELP, Screen, _converse, _watch, chat, say
@@ -44,9 +45,9 @@ from pheby_protocol.messages.message import (
     MessageRole,
     Origin,
 )
-from pheby_protocol.messages.run import Run, RunEnded, RunError, RunErrorCode, RunProgress
+from pheby_protocol.messages.run import Run, RunEnded, RunError, RunErrorCode, RunProgress, RunStarted
 from pheby_protocol.states import MessageState, RunState
-from pheby_server.simulated import Approve, Fail, Say, Segment, Step
+from pheby_server.simulated import Approve, Ask, Begin, End, Fail, Say, Segment, Step
 from tests.client.house import SECRET, House
 
 HERE, THERE = ConversationId("conv_1"), ConversationId("conv_2")
@@ -186,7 +187,10 @@ async def test_help_names_every_word(house: House, keyboard: Keyboard, capsys: p
     keyboard.types("/help")
     lines = await chatted(house, capsys)
     assert "\n".join(lines).endswith(HELP)
-    assert all(word in HELP for word in ("/new", "/list", "/open", "/history", "/approve", "/cancel", "/help", "/quit"))
+    assert all(
+        word in HELP
+        for word in ("/new", "/list", "/open", "/history", "/approve", "/answer", "/cancel", "/help", "/quit")
+    )
 
 
 async def test_conversations_are_made_listed_and_opened(
@@ -439,6 +443,8 @@ async def test_a_question_that_was_asked_before_is_asked_once_more(screen: Scree
     screen.show(snapshot)
     screen.show(snapshot)
     assert paper.lines == ["? recursive delete: rm -rf appr_1", "  /approve 1 once | deny"]
+    screen.show(attrs.evolve(snapshot, approvals=()))
+    assert screen.prompts == {}
 
 
 class Answering(Paper):
@@ -451,7 +457,7 @@ class Answering(Paper):
 
     def line(self, text: str) -> None:
         super().line(text)
-        if "/approve 1" in text:
+        if "/approve 1" in text or "/answer 1" in text:
             self._asked.set()
 
     async def typed(self) -> Any:
@@ -462,8 +468,11 @@ class Answering(Paper):
 
 
 def asking(text: str) -> Iterable[Step]:
-    question = Approve("recursive delete", "rm -rf a")
+    call = Begin("terminal", {"command": "rm -rf a"})
+    question = Approve(call, "recursive delete", "rm -rf a")
+    yield call
     yield question
+    yield End(call, "done")
     yield Say(f"It was {question.decision}.")
 
 
@@ -504,3 +513,61 @@ async def test_what_was_asked_is_answered_when_its_run_has_ended(screen: Screen)
     assert not waiting.done()
     screen.show(run_ended(RunState.COMPLETED))
     await asyncio.wait_for(waiting, 5)
+
+
+def wondering(labels: tuple[str, ...] = (), *, multiple: bool = False) -> Any:
+    def steps(text: str) -> Iterable[Step]:
+        call = Begin("clarify", {"question": "Which?"})
+        question = Ask(call, "Which?", labels, multiple)
+        yield call
+        yield question
+        yield End(call, "")
+        yield Say(f"It was {question.answers}.")
+
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("house", "answer", "said"),
+    [
+        (wondering(("red", "green")), "2", ("green",)),
+        (wondering(("red", "green")), "pink", ("pink",)),
+        (wondering(("red", "green")), "7", ("7",)),
+        (wondering(("red", "green", "blue"), multiple=True), "1, 3", ("red", "blue")),
+        (wondering(("red", "green")), "skip", ()),
+        (wondering(), "1", ("1",)),
+    ],
+    indirect=["house"],
+)
+async def test_a_question_is_answered_by_choices_words_or_not_at_all(
+    house: House, answer: str, said: tuple[str, ...]
+) -> None:
+    paper = Answering("/answer", "/answer 1", "/answer 2 red", f"/answer 1 {answer}")
+    async with Client(house.url, SECRET) as client, asyncio.TaskGroup() as tasks:
+        screen = Screen(paper, await client.create_conversation("Here"))
+        watching = tasks.create_task(_watch(client, screen))
+        await asyncio.wait_for(_converse(client, screen, paper), 5)
+        await asyncio.wait_for(screen.answered(), 5)
+        watching.cancel()
+    assert paper.lines.count("! give the number of a question, and an answer") == 3
+    assert f"hermes: It was {said}." in paper.lines
+    assert f"  {', '.join(said) or 'skipped'}: Which?" in paper.lines
+    assert screen.prompts == {}
+
+
+async def test_a_subagent_is_shown_by_what_it_works_on(screen: Screen, paper: Paper) -> None:
+    child = Run(
+        run_id=RunId("run_2"),
+        conversation_id=HERE,
+        origin=Origin.BACKGROUND,
+        status=RunState.RUNNING,
+        parent_run_id=RunId("run_1"),
+        description="look",
+        created_at=Time(1),
+    )
+    screen.asked(RunId("run_1"))
+    screen.show(RunStarted(seq=Seq(1), time=Time(1), conversation_id=HERE, run=child))
+    over = attrs.evolve(child, status=RunState.COMPLETED)
+    screen.show(RunEnded(seq=Seq(2), time=Time(2), conversation_id=HERE, run=over))
+    assert paper.lines == ["⚙ subagent: look", "⚙ subagent: completed"]
+    assert screen.waits

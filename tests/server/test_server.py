@@ -74,6 +74,7 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
         "approvals",
         "cancel",
         "clarifications",
+        "subagents",
         "interrupt",
     }
     assert welcome["access_mode"] == "manage"

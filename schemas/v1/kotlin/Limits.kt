@@ -48,6 +48,8 @@ public object ServerCapabilities {
     public const val APPROVALS: String = "approvals"
     /** Clarifications are reported and answered. */
     public const val CLARIFICATIONS: String = "clarifications"
+    /** The runs of subagents and their tools are reported. */
+    public const val SUBAGENTS: String = "subagents"
     /** Files from the agent are reported and served. */
     public const val ATTACHMENTS: String = "attachments"
     /** Models can be listed and chosen. */
