@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from pheby.demo.dialogue import Turn
 LONGEST = 100_000
 RAW_PROVIDER_TEXT = "raw provider text: do not show"
 THINKING = "secret"
+CANARY = "sk-canary-0123456789abcdefghijklmnop"
+"""What looks like a key; `leak` puts it wherever a model could."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,41 @@ def _choose(argument: str, turn: Turn) -> Iterator[Step]:
     yield from _ask(argument, turn, several=True)
 
 
+def _call(argument: str, turn: Turn) -> Iterator[Step]:
+    name, _, text = argument.partition(" ")
+    if turn.rounds == 0:
+        yield from _words("As you wish.")
+        wanted = Call(name, _object(text))
+        if name not in turn.tools and "tool_call" in turn.tools:
+            # A newer Hermes offers tools of plugins behind another one.
+            wanted = Call("tool_call", {"calls": [{"name": name, "arguments": wanted.arguments}]})
+        yield wanted
+    else:
+        yield from _words("The tool has answered.")
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _leak(argument: str, turn: Turn) -> Iterator[Step]:
+    leaks = [
+        Call("terminal", {"command": f"echo api_key={CANARY}"}),
+        Call("terminal", {"command": f"echo token={CANARY} >&2; exit 3"}),
+        Call("read_file", {"path": f"/nowhere/{CANARY}"}),
+        Call("search_files", {"pattern": f"[{CANARY}", "path": f"https://user:{CANARY}@host/"}),
+        Call("terminal", {"command": f"rm -rf /nowhere/at-all; echo password={CANARY}"}),
+    ]
+    if turn.rounds < len(leaks):
+        yield leaks[turn.rounds]
+    else:
+        yield from _words("I have shown no key.")
+
+
 def _delegate(argument: str, turn: Turn) -> Iterator[Step]:
     if turn.rounds == 0:
         yield from _words("I will hand that on.")
@@ -286,6 +324,8 @@ SCRIPTS: dict[str, Script] = {
     "danger": _danger,
     "ask": _ask,
     "choose": _choose,
+    "call": _call,
+    "leak": _leak,
     "delegate": _delegate,
     "surrogate": _surrogate,
     "drop": _drop,
@@ -295,7 +335,7 @@ SCRIPTS: dict[str, Script] = {
 }
 
 # These need no argument; any other name without one is an ordinary word.
-_BARE = {"empty", "unicode", "think", "midthink", "tools", "surrogate", "drop", "markdown", "help"}
+_BARE = {"empty", "leak", "unicode", "think", "midthink", "tools", "surrogate", "drop", "markdown", "help"}
 
 USAGE = (
     "say TEXT: a friendly reply that contains TEXT",
@@ -313,6 +353,8 @@ USAGE = (
     "danger PATH: asks for approval of rm -rf PATH",
     "ask QUESTION|A|B|C: asks you to choose; without choices, to write; more questions after &&",
     "choose QUESTION|A|B|C: asks you to choose some of them, where Hermes knows that",
+    "call TOOL JSON: calls any tool with these arguments",
+    "leak: what looks like a key in arguments, results, errors and a dangerous command",
     "delegate TEXT: hands TEXT to a subagent, which follows the same table",
     "surrogate: half of a surrogate pair",
     "drop: the connection breaks in the middle",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from pheby_protocol.messages.message import Origin
 from pheby_server.approvals import MAX_REASON_CHARS
 from pheby_server.ports import ApprovalPrompt, Outcome, RunResult, ToolStart
 from pheby_server.server import Server
+from pheby_server.simulated import Approve, Begin, End, Say, SimulatedHermes, Step
+from pheby_server.system import SystemClock
 from pheby_server.testing import ManualHermes, MemoryTransport, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
@@ -156,27 +158,48 @@ async def test_the_same_answer_of_the_same_device_is_the_same_result(rig: Rig) -
     assert len(rig.hermes.resolved) == 1
 
 
-@pytest.mark.parametrize("round_", range(50))
-async def test_two_devices_at_the_same_instant(rig: Rig, round_: int) -> None:
-    """D9: one outcome, and both know it."""
-    approval = await rig.ask()
-    other = MemoryTransport(rig.server)
-    await other.hello(device_id="other")
-    asked = [
-        rig.respond(approval, "once"),
-        other.request("approval.respond", approval_id=approval["approval_id"], choice="deny"),
-    ]
-    if round_ % 2:
-        asked.reverse()
-    answers = await asyncio.gather(*asked)
-    assert sorted(answer["type"] for answer in answers) == ["approval.respond.result", "error"]
-    ((_, choice, _),) = rig.hermes.resolved
-    won = next(answer for answer in answers if answer["type"] != "error")["approval"]
-    assert won["decision"] == choice
-    lost = next(answer for answer in answers if answer["type"] == "error")
-    assert lost["code"] == "already_resolved"
-    (mine,) = await rig.seen("approval.resolved")
-    assert mine["approval"] == won
+async def test_two_devices_at_the_same_instant_five_hundred_times(tmp_path: Path) -> None:
+    """D9: one outcome each time, and both know it; what the simulated Hermes heard is what the winner said."""
+    decided: list[str | None] = []
+
+    def script(text: str) -> Iterable[Step]:
+        call = Begin("terminal", {"command": "rm -rf a"})
+        question = Approve(call, "recursive delete", "rm -rf a")
+        yield from (call, question, End(call, "done"), Say("."))
+        decided.append(question.decision)
+
+    hermes = SimulatedHermes(SystemClock(), script)
+    async with running_server(str(tmp_path), hermes) as server:
+        hermes.start(server.events)
+        devices = [MemoryTransport(server), MemoryTransport(server)]
+        for number, device in enumerate(devices):
+            await device.hello(device_id=f"device-{number}")
+        made = await devices[0].request("conversation.create", client_conversation_id="c1")
+        name = made["conversation"]["conversation_id"]
+        for round_ in range(500):
+            send = {"conversation_id": name, "client_message_id": f"m{round_}", "text": "go"}
+            sent = await devices[0].request("message.send", **send)
+            asked = [(await device.until("approval.requested"))["approval"] for device in devices]
+            choices = ("once", "deny") if round_ % 3 else ("session", "deny")
+            requests = [
+                device.request("approval.respond", approval_id=asked[0]["approval_id"], choice=choice)
+                for device, choice in zip(devices, choices, strict=True)
+            ]
+            if round_ % 2:
+                requests.reverse()
+            answers = await asyncio.gather(*requests)
+            (won,) = [answer["approval"] for answer in answers if answer["type"] == "approval.respond.result"]
+            (lost,) = [answer for answer in answers if answer["type"] == "error"]
+            assert (lost["code"], lost["details"]["approval"]) == ("already_resolved", won | {"status": "resolved"})
+            for device in devices:
+                while not any(frame["type"] == "run.ended" for frame in device.seen):
+                    await device.receive()
+                ends = [frame["approval"] for frame in device.seen if frame["type"] == "approval.resolved"]
+                assert ends == [won]
+                device.seen.clear()
+            assert sent["type"] == "message.send.result"
+            assert decided[-1] == won["decision"]
+        await hermes.stop()
 
 
 async def test_one_that_must_wait_for_another_says_so(rig: Rig) -> None:
