@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar
 import aiohttp
 import attrs
 
+from pheby_protocol.capabilities import BATCH
 from pheby_protocol.codec import UnknownMessage
 from pheby_protocol.connection import Connection, ProtocolError, Role
 from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
@@ -32,12 +33,13 @@ from pheby_protocol.ids import (
     RunId,
 )
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
-from pheby_protocol.messages._base import Event, Request, Result
+from pheby_protocol.messages._base import Event, LoggedEvent, Request, Result
 from pheby_protocol.messages.approval import Approval, ApprovalRespond, ApprovalRespondResult
 from pheby_protocol.messages.clarification import Clarification, ClarificationRespond, ClarificationRespondResult
 from pheby_protocol.messages.connection import (
     Batch,
     ClientInfo,
+    Cursor,
     Error,
     ErrorDetails,
     Hello,
@@ -129,6 +131,8 @@ class Client:
         self._in_step = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._announced_delay = 0.0
+        self._cursor: Cursor | None = None
+        """Where a new connection goes on; None: from a snapshot."""
         """The server goes down and has said when it will be back."""
         self.welcome: Welcome | None = None
 
@@ -334,7 +338,13 @@ class Client:
             timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
         ) as socket:
             self._socket, self._connection = socket, Connection(Role.CLIENT)
-            hello = Hello(id=self._next_id(), protocol_versions=SUPPORTED_VERSIONS, client=self._info)
+            hello = Hello(
+                id=self._next_id(),
+                protocol_versions=SUPPORTED_VERSIONS,
+                client=self._info,
+                capabilities=(BATCH,),
+                resume=self._cursor,
+            )
             await socket.send_str(self._connection.send(hello))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
@@ -345,10 +355,13 @@ class Client:
         match message:
             case Welcome():
                 self.welcome = message
+                if not message.resumed:
+                    self._cursor = None
             case Error() | Result():
                 self._take_answer(message)
-            case SyncCompleted():
+            case SyncCompleted(seq=seq):
                 assert self.welcome is not None
+                self._cursor = Cursor(epoch=self.welcome.epoch, seq=seq)
                 self._in_step.set()
                 self._happenings.put_nowait(Connected(self.welcome))
             case Batch(events=events):
@@ -356,6 +369,10 @@ class Client:
                     self._receive(event)
             case ServerDraining(reconnect_after_ms=announced):
                 self._announced_delay = announced / 1_000
+                self._happenings.put_nowait(message)
+            case LoggedEvent(seq=int(seq)) | UnknownMessage(seq=int(seq)):
+                if self._cursor is not None:
+                    self._cursor = attrs.evolve(self._cursor, seq=max(seq, self._cursor.seq))
                 self._happenings.put_nowait(message)
             case Event() | UnknownMessage():
                 self._happenings.put_nowait(message)

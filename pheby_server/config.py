@@ -10,6 +10,8 @@ from pheby_protocol import limits
 from pheby_protocol.ids import Count
 from pheby_protocol.messages.connection import Limits
 
+from .event_log import KEEP_EVENTS, KEEP_MS
+
 MIN_SECRET_CHARS = 32
 MIN_SECRET_VARIETY = 8
 
@@ -59,6 +61,9 @@ class ServerConfig:
     max_pending_requests: int = attrs.field(default=limits.MAX_PENDING_REQUESTS, validator=_between(1, 1_024))
     heartbeat_ms: int = attrs.field(default=limits.HEARTBEAT_MS, validator=_between(1_000, 600_000))
     hello_deadline_ms: int = attrs.field(default=limits.HELLO_DEADLINE_MS, validator=_between(100, 60_000))
+    log_events: int = attrs.field(default=KEEP_EVENTS, validator=_between(100, 10_000_000))
+    """So many events are kept for clients that come back; older ones get a snapshot."""
+    log_ms: int = attrs.field(default=KEEP_MS, validator=_between(60_000, 365 * 24 * 3_600_000))
     outbox_frames: int = attrs.field(default=4_096, validator=_between(64, 1_000_000))
     outbox_bytes: int = attrs.field(default=8_388_608, validator=_between(2_097_152, 268_435_456))
 

@@ -1,26 +1,72 @@
-"""The log of events: what was committed, under which seq, in which epoch."""
+"""The log of events: what was committed, under which seq, in which epoch, and how far back it reaches."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
 
 import attrs
 
 from pheby_protocol.ids import Epoch, Seq, Time
+from pheby_protocol.messages.connection import Cursor
 
 from .ports import IdSource
-from .stores import Store, read_log
+from .stores import Store, Write, open_log, prune_events
+
+KEEP_EVENTS: Final = 100_000
+KEEP_MS: Final = 7 * 24 * 3_600_000
+PRUNE_EVERY: Final = 1_000
+"""Events between two looks at what is too much or too old."""
 
 
 @attrs.define
 class EventLog:
-    """Epoch and head of the log. The sequencer moves the head and writes the events."""
+    """Epoch, floor and head of the log. The sequencer moves the head and writes the events."""
 
     epoch: Epoch
+    floor: int
+    """Events above it are all there."""
     head: Seq
     started_at: Time
     """When the store began; nothing that was sent before is known here."""
+    keep_events: int
+    keep_ms: int
+    _unpruned: int = PRUNE_EVERY
 
     @classmethod
-    async def load(cls, store: Store, ids: IdSource, now_ms: int) -> EventLog:
-        """Read the epoch and the head; a new store starts a new epoch."""
-        epoch, head, started_at = await store.transact(read_log(ids.token(), now_ms))
-        return cls(Epoch(epoch), Seq(head), Time(started_at))
+    async def load(
+        cls, store: Store, ids: IdSource, now_ms: int, keep_events: int = KEEP_EVENTS, keep_ms: int = KEEP_MS
+    ) -> EventLog:
+        """Take the log into use; a new store starts a new epoch, and so does one that may have lost commits."""
+        state = await store.transact(open_log(ids.token(), now_ms, boot_id()))
+        return cls(Epoch(state.epoch), state.floor, Seq(state.head), Time(state.started_at), keep_events, keep_ms)
+
+    def reaches(self, cursor: Cursor | None) -> bool:
+        """Whether everything behind a client's cursor can be told from the log."""
+        return cursor is not None and cursor.epoch == self.epoch and self.floor <= cursor.seq <= self.head
+
+    def grown(self, events: int) -> bool:
+        """Count new events; whether it is time to prune."""
+        self._unpruned += events
+        if self._unpruned < PRUNE_EVERY:
+            return False
+        self._unpruned = 0
+        return True
+
+    def prune(self, now_ms: int) -> Write:
+        """Forget what is too much or too old."""
+        work = prune_events(self.keep_events, now_ms - self.keep_ms)
+
+        def prune(database: object) -> None:
+            # Should the commit fail, a floor that is too high costs a client a snapshot and nothing else.
+            self.floor = work(database)  # type: ignore[arg-type]
+
+        return prune
+
+
+def boot_id() -> str:
+    """Names this start of the machine; "" where the system does not say, and no power cut is ever suspected."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

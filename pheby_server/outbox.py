@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Final
 
 import attrs
 
 from pheby_protocol.errors import CloseCode
+
+PACE_FRAMES: Final = 16
+"""So many frames of a replay wait to be written at most."""
 
 
 @attrs.frozen
@@ -25,6 +29,7 @@ class Outbox:
         self._frames: deque[tuple[str, int]] = deque()
         self._close: Close | None = None
         self._wake = asyncio.Event()
+        self._taken = asyncio.Event()
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self.live_frames = 0
@@ -62,6 +67,14 @@ class Outbox:
             self.live_frames = self.live_bytes = 0
         self._close = Close(code, reason)
         self._wake.set()
+        self._taken.set()
+
+    async def room(self) -> bool:
+        """Returns when the client has read most of what waits, so that a replay comes at its pace; False: closing."""
+        while len(self._frames) >= PACE_FRAMES and self._close is None:
+            self._taken.clear()
+            await self._taken.wait()
+        return self._close is None
 
     async def get(self) -> str | Close:
         """The next thing to write; Close is the last."""
@@ -71,6 +84,7 @@ class Outbox:
             self._wake.clear()
             await self._wake.wait()
         text, size = self._frames.popleft()
+        self._taken.set()
         if size:
             self.live_frames -= 1
             self.live_bytes -= size

@@ -579,8 +579,8 @@ class RunDesk:
                     lane.handed = None
                     lane.waiting.appendleft(send)
                     return
-                await self._dispatch(send)
                 try:
+                    await self._dispatch(send)
                     await self._port.hand_over(
                         HandOver(
                             conversation_id=lane.conversation_id,
@@ -600,9 +600,17 @@ class RunDesk:
         """Note that Hermes is about to get the send, before it does."""
         if send.receipt.state is not ReceiptState.ADMITTED:
             return
+        before = send.receipt, send.message
         change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
         change += self._place(send, MessageEvent.COMPLETE)
-        await self._sequencer.log(self._delivery(send.message, send.receipt.state) + change, durable=True)
+        try:
+            await self._sequencer.log(self._delivery(send.message, send.receipt.state) + change, durable=True)
+        except Exception:
+            # Not noted, so not handed over.
+            send.receipt, send.message = before
+            self._receipts[send.receipt.client_message_id] = (send.content_digest, send.receipt)
+            self._messages.changed(send.message)
+            raise
 
     def _move_receipt(self, send: _Send, event: ReceiptEvent) -> Change:
         send.receipt = attrs.evolve(send.receipt, state=RECEIPT.next(send.receipt.state, event))

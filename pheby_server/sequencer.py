@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -16,9 +16,12 @@ from pheby_protocol.messages._base import LoggedEvent, TransientEvent
 
 from .event_log import EventLog
 from .ports import Clock
-from .stores import LoggedFrame, Store, StoreError, Write, all_of, append_events
+from .stores import LoggedFrame, Store, StoreError, StoreUnavailableError, Write, all_of, append_events
 
 log = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS: Final = 0.1
+LONGEST_RETRY_SECONDS: Final = 2.0
 
 
 class EventMaker(Protocol):
@@ -131,21 +134,49 @@ class Sequencer:
         prepared = [_Prepared(entry) for entry in entries]
         for item in prepared:
             self._prepare(item, time)
-        good = [item for item in prepared if item.failure is None]
-        writes = [write for item in good for write in item.entry.change.writes]
-        frames = [frame for item in good for frame in item.frames]
-        if writes or frames:
+        good = [item for item in prepared if item.failure is None and item.entry.change != Change()]
+        grown = self._log.grown(sum(len(item.frames) for item in good))
+        await self._store_all(good, (self._log.prune(time),) if grown else ())
+        for item in prepared:
+            if not item.finished:
+                self._finish(item)
+
+    async def _store_all(self, items: list[_Prepared], more: tuple[Write, ...] = ()) -> None:
+        """Store changes in one transaction; where it cannot be had, one after the other, or as soon as it can."""
+        delay = FIRST_RETRY_SECONDS
+        while items or more:
+            writes = [write for item in items for write in item.entry.change.writes]
+            frames = [frame for item in items for frame in item.frames]
+            durable = any(item.entry.durable for item in items)
             try:
-                await self._store.transact(
-                    all_of(*writes, append_events(frames)), durable=any(item.entry.durable for item in good)
-                )
+                await self._store.transact(all_of(*writes, append_events(frames), *more), durable=durable)
+                return
+            except StoreUnavailableError as failure:
+                if delay == FIRST_RETRY_SECONDS:
+                    log.error("store.unavailable: what was told by Hermes waits", exc_info=failure)
+                items, more = self._refuse(items, failure), ()
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, LONGEST_RETRY_SECONDS)
             except Exception as failure:
                 log.error("store.commit_failed", exc_info=failure)
-                for item in good:
-                    if item.entry.change != Change():
-                        item.failure = failure
-        for item in prepared:
-            self._finish(item)
+                if len(items) == 1:
+                    items[0].failure = failure
+                else:
+                    # One bad write must not take the others with it.
+                    for item in items:
+                        await self._store_all([item])
+                return
+
+    def _refuse(self, items: list[_Prepared], failure: Exception) -> list[_Prepared]:
+        """While nothing can be stored, what a client asked for fails at once; all else waits. What still waits."""
+        for item in items:
+            if item.entry.durable or self._stopping:
+                item.failure = failure
+                self._finish(item)
+        for entry in [entry for entry in self._waiting if entry.durable]:
+            self._waiting.remove(entry)
+            self._finish(_Prepared(entry, failure=failure))
+        return [item for item in items if not item.finished]
 
     def _prepare(self, item: _Prepared, time: Time) -> None:
         try:
@@ -153,7 +184,7 @@ class Sequencer:
                 self._last_seq = Seq(self._last_seq + 1)
                 event = maker(seq=self._last_seq, time=time)
                 frame = encode(event)
-                item.frames.append(LoggedFrame(self._last_seq, getattr(event, "conversation_id", ""), frame))
+                item.frames.append(LoggedFrame(self._last_seq, time, getattr(event, "conversation_id", ""), frame))
                 item.published.append(Published(event, frame))
             if item.entry.transient is not None:
                 item.published.append(Published(item.entry.transient, encode(item.entry.transient)))
@@ -162,7 +193,7 @@ class Sequencer:
             item.failure = failure
 
     def _finish(self, item: _Prepared) -> None:
-        entry = item.entry
+        entry, item.finished = item.entry, True
         if item.failure is None:
             for published in item.published:
                 self._publish(published)
@@ -185,6 +216,7 @@ class _Prepared:
     frames: list[LoggedFrame] = attrs.field(factory=list)
     published: list[Published] = attrs.field(factory=list)
     failure: Exception | None = None
+    finished: bool = False
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
 
-from pheby_protocol.capabilities import SERVER_CAPABILITIES
+from pheby_protocol.capabilities import BATCH, SERVER_CAPABILITIES
 from pheby_protocol.codec import encode
 from pheby_protocol.errors import CloseCode
 from pheby_protocol.ids import ConnectionId, DeviceId, Millis, Seq, Time
@@ -40,7 +42,7 @@ from .runs import RunDesk
 from .sequencer import Published, Sequencer
 from .session import Session
 from .snapshot import snapshot_parts
-from .stores import Store
+from .stores import Store, close_log, read_events
 from .subagents import SubagentDesk
 from .system import RandomIds, SystemClock
 from .tools import ToolDesk
@@ -49,6 +51,10 @@ from .transcript import Transcript
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 2.0
+MAX_REPLAYS = 8
+"""So many clients are told at the same time what they have missed."""
+REPLAY_BYTES = 262_144
+"""Of events that are read at once, and of one batch."""
 RECONNECT_AFTER_MS = 2_000
 _SNAPSHOT_SHARE = 0.8
 
@@ -90,6 +96,8 @@ class Server:
         self._store = Store(config.storage, self.clock.now_ms)
         self._sessions: set[Session] = set()
         self._live: dict[Session, None] = {}
+        self._replays: set[asyncio.Task[None]] = set()
+        self._replay_turns = asyncio.Semaphore(MAX_REPLAYS)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -118,7 +126,8 @@ class Server:
         log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
 
     async def _load(self, undo: AsyncExitStack) -> None:
-        self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms())
+        config = self.config
+        self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms(), config.log_events, config.log_ms)
         self._sequencer = Sequencer(self._store, self._log, self.clock, self._publish)
         self._sequencer.start()
         undo.push_async_callback(self._sequencer.stop)
@@ -183,8 +192,12 @@ class Server:
                 await self._all_gone.wait()
         except TimeoutError:
             log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
+        for task in self._replays:
+            task.cancel()
         await self.runs.stop()
         await self._sequencer.stop()
+        with contextlib.suppress(Exception):
+            await self._store.transact(close_log())
         await self._store.close()
         self.phase = Phase.STOPPED
         log.info("server.stopped")
@@ -248,6 +261,7 @@ class Server:
 
     def _welcome(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
         features = self._port.features
+        resumed = self._log.reaches(hello.resume)
         session.send(
             Welcome(
                 id=hello.id,
@@ -257,6 +271,8 @@ class Server:
                 server_time=Time(self.clock.now_ms()),
                 capabilities=dict.fromkeys(SERVER_CAPABILITIES, False)
                 | {
+                    "batch": True,
+                    "resume": True,
                     "streaming": features.streaming,
                     "tools": features.tools,
                     "approvals": features.approvals,
@@ -271,14 +287,60 @@ class Server:
                 schema_digest=schema_digest(),
                 epoch=self._log.epoch,
                 seq=seq,
-                resumed=False,
+                resumed=resumed,
                 receipts_since=self._log.started_at,
             )
         )
+        if resumed and hello.resume is not None:
+            replay = asyncio.create_task(self._replay(session, Seq(hello.resume.seq), BATCH in hello.capabilities))
+            self._replays.add(replay)
+            replay.add_done_callback(self._replays.discard)
+            return
         for part in self._snapshot(seq):
             session.send(part)
         session.send(SyncCompleted(seq=seq))
         self._live[session] = None
+
+    async def _replay(self, session: Session, cursor: Seq, batches: bool) -> None:
+        """Tell a client what it has missed, at its own pace, until it is in step with the others."""
+        try:
+            async with self._replay_turns:
+                while not await self._in_step(session, cursor):
+                    events = await self._store.read(read_events(cursor, REPLAY_BYTES))
+                    if events is None:
+                        # So slow that the log has gone on without it: its next connection gets a snapshot.
+                        session.close(CloseCode.TOO_SLOW)
+                        return
+                    for frame in _joined([frame for _, frame in events], batches):
+                        if not await session.send_paced(frame):
+                            return
+                    cursor = events[-1][0] if events else cursor
+        except Exception as failure:
+            log.error("replay.failed", exc_info=failure)
+            session.close(CloseCode.INTERNAL)
+
+    async def _in_step(self, session: Session, cursor: Seq) -> bool:
+        """Make the session a live one when there is nothing behind its cursor (or it is gone); whether that is done."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def join(seq: Seq) -> None:
+            if done.cancelled():
+                return
+            if seq > cursor:
+                done.set_result(False)
+                return
+            try:
+                if session.state is ConnectionState.SYNCING:
+                    for replaced in self.transcript.streaming_as_replaced():
+                        session.send(replaced)
+                    session.send(SyncCompleted(seq=seq))
+                    self._live[session] = None
+                done.set_result(True)
+            except Exception as failure:  # noqa: BLE001 - one client's start must not stop the events of all
+                done.set_exception(failure)
+
+        self._sequencer.at_this_point(join)
+        return await done
 
     def _snapshot(self, seq: Seq) -> list[Snapshot]:
         page, after = self.conversations.page(None, None)
@@ -293,3 +355,10 @@ class Server:
         return snapshot_parts(
             seq, room, (*page, *others), after, runs, messages, self.tools.open(), approvals, clarifications
         )
+
+
+def _joined(frames: Sequence[str], batches: bool) -> Iterable[str]:
+    """Events as they are, or in one batch: what is stored is spliced in, not encoded again."""
+    if not batches or len(frames) < 2:
+        return frames
+    return [f'{{"type":"batch","events":[{",".join(frames)}]}}']

@@ -103,6 +103,13 @@ class Session:
         except SendError:
             log.debug("answer.dropped", extra={"connection_id": self.connection_id})
 
+    async def send_paced(self, frame: str) -> bool:
+        """Queue a frame of a replay when the client has read those before it; False: the connection is closing."""
+        if not await self._outbox.room():
+            return False
+        self._outbox.put(frame)
+        return True
+
     def send_live(self, event: Event, frame: str) -> None:
         """Queue a live event, encoded once for all sessions; a client too far behind is closed and resumes later."""
         if not self._outbox.put_live(frame):

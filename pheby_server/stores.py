@@ -29,6 +29,8 @@ from pheby_protocol.messages.run import Run
 from pheby_protocol.messages.tool import ToolCall
 from pheby_protocol.states import MessageState, ReceiptState
 
+from .ports import Unavailable
+
 T = TypeVar("T")
 
 Statement = Callable[[sqlite3.Connection], T]
@@ -87,10 +89,24 @@ CREATE UNIQUE INDEX clarifications_by_position ON clarifications (conversation_i
 CREATE INDEX clarifications_open ON clarifications (ended) WHERE ended = 0;
 ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
 CREATE INDEX runs_of_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
+ALTER TABLE events ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
 """,
 )
 """From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
 SCHEMA_VERSION: Final = len(_MIGRATIONS)
+
+
+_PASSING: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+"""What may be over when it is tried again."""
 
 
 class StoreError(Exception):
@@ -99,6 +115,10 @@ class StoreError(Exception):
 
 class StoreInUseError(StoreError):
     """Another process has the store open."""
+
+
+class StoreUnavailableError(StoreError, Unavailable):
+    """The database cannot be written now: the disk is full, or something else holds it. Later it may be possible."""
 
 
 class Store:
@@ -137,7 +157,12 @@ class Store:
                 raise
             return result
 
-        return await self._in_thread(run)
+        try:
+            return await self._in_thread(run)
+        except sqlite3.OperationalError as failure:
+            if getattr(failure, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+                raise StoreUnavailableError("the database cannot be written now") from failure
+            raise
 
     async def read(self, work: Statement[T]) -> T:
         """Run work that only reads."""
@@ -233,28 +258,100 @@ def all_of(*writes: Write) -> Write:
 
 @attrs.frozen
 class LoggedFrame:
-    """An event as it is sent, with its place."""
+    """An event as it is sent, with its place. Time in milliseconds since 1970 UTC."""
 
     seq: Seq
+    time: Time
     conversation_id: str
     frame: str
 
 
-def read_log(new_epoch: str, now_ms: int) -> Statement[tuple[str, int, int]]:
-    """Epoch, head and beginning of the log; a new store gets the epoch that is offered."""
+@attrs.frozen
+class LogState:
+    """What is known of the log. Events above `floor` are all there; the next one is above `head`."""
 
-    def read(database: sqlite3.Connection) -> tuple[str, int, int]:
-        database.execute("INSERT OR IGNORE INTO meta VALUES ('epoch', ?), ('started_at', ?)", (new_epoch, now_ms))
+    epoch: str
+    floor: int
+    head: int
+    started_at: int
+
+
+def open_log(new_epoch: str, now_ms: int, boot_id: str) -> Statement[LogState]:
+    """The state of the log, which is in use from now on.
+
+    A new store gets the epoch that is offered, and so does one that a power cut may have robbed of its last commits:
+    numbers that clients have seen would be given a second time.
+    """
+
+    def read(database: sqlite3.Connection) -> LogState:
+        database.execute(
+            "INSERT OR IGNORE INTO meta VALUES ('epoch', ?), ('started_at', ?), ('pruned_to', '0')",
+            (new_epoch, now_ms),
+        )
         meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
-        head = database.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-        return meta["epoch"], head, int(meta["started_at"])
+        newest = database.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+        head = max(newest, int(meta["pruned_to"]))
+        in_use_by = meta.get("in_use")
+        if in_use_by is not None and in_use_by != boot_id:
+            log.warning("log.new_epoch: the machine went down while the log was in use")
+            meta["epoch"], meta["pruned_to"] = new_epoch, str(head)
+            database.execute("DELETE FROM events")
+            _set_meta(database, epoch=new_epoch, pruned_to=head)
+        _set_meta(database, in_use=boot_id)
+        return LogState(meta["epoch"], int(meta["pruned_to"]), head, int(meta["started_at"]))
 
     return read
 
 
+def close_log() -> Write:
+    """The log is not in use any more."""
+    return lambda database: database.execute("DELETE FROM meta WHERE key = 'in_use'")
+
+
+def _set_meta(database: sqlite3.Connection, **values: object) -> None:
+    rows = [(key, str(value)) for key, value in values.items()]
+    database.executemany("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", rows)
+
+
 def append_events(frames: Iterable[LoggedFrame]) -> Write:
-    rows = [(entry.seq, entry.conversation_id, entry.frame) for entry in frames]
-    return lambda database: database.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+    rows = [(entry.seq, entry.conversation_id, entry.frame, entry.time) for entry in frames]
+    return lambda database: database.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+
+
+def read_events(after: int, max_bytes: int) -> Statement[list[tuple[Seq, str]] | None]:
+    """Events behind a cursor, as many as the bytes allow, at least one; None when some of them are gone already."""
+
+    def read(database: sqlite3.Connection) -> list[tuple[Seq, str]] | None:
+        floor = database.execute("SELECT value FROM meta WHERE key = 'pruned_to'").fetchone()[0]
+        if after < int(floor):
+            return None
+        found: list[tuple[Seq, str]] = []
+        room = max_bytes
+        for seq, frame in database.execute("SELECT seq, frame FROM events WHERE seq > ? ORDER BY seq", (after,)):
+            room -= len(frame.encode())
+            if found and room < 0:
+                break
+            found.append((Seq(seq), frame))
+        return found
+
+    return read
+
+
+def prune_events(keep: int, older_than: int) -> Statement[int]:
+    """Forget events beyond the number to keep, and those from before a time; the new floor of the log."""
+
+    def prune(database: sqlite3.Connection) -> int:
+        beyond = database.execute("SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", (keep,)).fetchone()
+        # Times may jump back; the newest of the old ones is what counts.
+        old = database.execute("SELECT max(seq) FROM events WHERE time < ?", (older_than,)).fetchone()
+        floor = int(database.execute("SELECT value FROM meta WHERE key = 'pruned_to'").fetchone()[0])
+        new = max(floor, beyond[0] if beyond else 0, old[0] or 0)
+        if new > floor:
+            database.execute("DELETE FROM events WHERE seq <= ?", (new,))
+            _set_meta(database, pruned_to=new)
+        return new
+
+    return prune
 
 
 # Conversations

@@ -16,7 +16,7 @@ import attrs
 from pheby_protocol import limits
 from pheby_protocol.codec import encode_object
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import ConversationId, HistoryId, ListCursor, MessageId, Position, Seq, Time
+from pheby_protocol.ids import ConversationId, HistoryId, Index, ListCursor, MessageId, Position, Seq, Time
 from pheby_protocol.messages.approval import Approval
 from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
@@ -24,6 +24,7 @@ from pheby_protocol.messages.message import (
     Message,
     MessageCompleted,
     MessageCreated,
+    MessageReplaced,
     MessageUpdated,
     Origin,
 )
@@ -119,6 +120,26 @@ class Transcript:
     def open_as_sent(self) -> tuple[Message, ...]:
         """All streaming and queued messages, each as it fits a frame."""
         return tuple(self._as_sent(message) for message in self.open.values())
+
+    def streaming_as_replaced(self) -> list[MessageReplaced]:
+        """All streaming messages as they are now, for a client that has missed how they came so far."""
+        found = []
+        for message in self.open.values():
+            if message.status is MessageState.STREAMING:
+                text, cut = self.fit(message.text)
+                index = message.index if message.index is not None else Index(-1)
+                # One that does not fit is said to be behind, so that the client asks for the whole text.
+                shown = Index(index - 1) if cut else index
+                found.append(
+                    MessageReplaced(
+                        conversation_id=message.conversation_id,
+                        run_id=message.run_id,
+                        message_id=message.message_id,
+                        index=shown,
+                        text=text,
+                    )
+                )
+        return [replaced for replaced in found if replaced.index >= 0]
 
     def new_message_id(self) -> MessageId:
         return MessageId(f"msg_{self._ids.token()}")

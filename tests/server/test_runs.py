@@ -18,6 +18,7 @@ from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
 from pheby_server import runs
 from pheby_server.ports import HandOver, HermesMessage, Outcome, RunResult, Unavailable
 from pheby_server.server import Server
+from pheby_server.stores import StoreUnavailableError
 from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
@@ -239,7 +240,7 @@ async def test_an_admission_that_cannot_be_stored_is_not_acknowledged(
     real = rig.server._store.transact
 
     async def transact(work: Any, *, durable: bool = False) -> Any:
-        raise sqlite3.OperationalError("disk full")
+        raise StoreUnavailableError("disk full")
 
     with monkeypatch.context() as patched:
         patched.setattr(rig.server._store, "transact", transact)
@@ -247,7 +248,7 @@ async def test_an_admission_that_cannot_be_stored_is_not_acknowledged(
         for request_id in "ab":
             rig.client.send({**frame, "id": request_id})
         answers = [await rig.client.receive(), await rig.client.receive()]
-        assert {answer["code"] for answer in answers} == {"internal"}
+        assert {(answer["code"], answer["retryable"]) for answer in answers} == {("unavailable", True)}
         assert (await rig.receipt("m1"))["code"] == "not_found"
     assert rig.server._store.transact == real
     assert rig.hermes.handed_over.empty()
@@ -269,7 +270,7 @@ async def test_one_failed_commit_does_not_hold_up_the_send_behind_it(rig: Rig, m
         if failures:
             failures -= 1
             await held.wait()
-            raise sqlite3.OperationalError("disk full")
+            raise sqlite3.IntegrityError("this one only")
         return await real(work, durable=durable)
 
     monkeypatch.setattr(rig.server._store, "transact", transact)
@@ -297,7 +298,7 @@ async def test_a_send_that_a_run_end_takes_up_before_its_commit_fails_never_reac
         nonlocal failures
         if failures:
             failures -= 1
-            raise sqlite3.OperationalError("disk full")
+            raise StoreUnavailableError("disk full")
         return await real(work, durable=durable)
 
     await rig.events.settled()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pheby_protocol.messages.conversation import ConversationDeleted
 from pheby_protocol.messages.run import RunProgress
 from pheby_server.event_log import EventLog
 from pheby_server.sequencer import Change, Published, Sequencer
-from pheby_server.stores import Store, StoreError
+from pheby_server.stores import Store, StoreError, StoreUnavailableError
 from pheby_server.testing import CountedIds, FakeClock
 
 
@@ -45,7 +46,7 @@ class Rig:
 
     async def meta(self) -> set[str]:
         rows = await self.store.read(lambda database: database.execute("SELECT key FROM meta").fetchall())
-        return {row[0] for row in rows} - {"epoch", "started_at"}
+        return {row[0] for row in rows} - {"epoch", "started_at", "pruned_to", "in_use"}
 
 
 @pytest.fixture
@@ -204,3 +205,54 @@ async def test_seq_goes_on_where_the_log_ends(rig: Rig) -> None:
     await again.log(event("b"))
     assert told[0].event.seq > head  # type: ignore[union-attr]
     await again.stop()
+
+
+@contextlib.contextmanager
+def outage(rig: Rig) -> Iterator[None]:
+    """While it lasts, nothing can be stored."""
+    transact = rig.store.transact
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("full")
+
+    rig.store.transact = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        rig.store.transact = transact  # type: ignore[method-assign]
+
+
+async def test_while_nothing_can_be_stored_hermess_events_wait_and_clients_are_refused(rig: Rig) -> None:
+    """G6: the disk is full, or something else holds the database."""
+    with outage(rig):
+        first = rig.sequencer.log(event("conv_1") + Change(writes=(write("one"),)))
+        refused = rig.sequencer.log(event("conv_2") + Change(writes=(write("two"),)), durable=True)
+        with pytest.raises(StoreUnavailableError):
+            await asyncio.wait_for(refused, 2)
+        late = rig.sequencer.log(event("conv_3") + Change(writes=(write("three"),)), durable=True)
+        with pytest.raises(StoreUnavailableError):
+            await asyncio.wait_for(late, 2)
+        assert not first.done()
+        assert rig.told == []
+    last = rig.sequencer.log(event("conv_4"))
+    await asyncio.wait_for(first, 5)
+    await asyncio.wait_for(last, 5)
+    assert rig.names() == ["conv_1", "conv_4"]
+    assert await rig.meta() == {"one"}
+
+
+async def test_a_stop_in_an_outage_ends(rig: Rig) -> None:
+    with outage(rig):
+        first = rig.sequencer.log(event("conv_1"))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(rig.sequencer.stop(), 5)
+        with pytest.raises(StoreUnavailableError):
+            await first
+
+
+async def test_one_bad_write_takes_no_other_with_it(rig: Rig) -> None:
+    ill = Change(writes=(lambda _: 1 / 0,))
+    futures = [rig.sequencer.log(change) for change in (event("conv_1"), ill, event("conv_2"))]
+    await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(futures[1].exception(), ZeroDivisionError)
+    assert rig.names() == ["conv_1", "conv_2"]

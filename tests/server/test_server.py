@@ -70,6 +70,8 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
     assert (welcome["server_time"], welcome["heartbeat_ms"]) == (9_000, 7_000)
     assert set(welcome["capabilities"]) == set(SERVER_CAPABILITIES)
     assert {name for name, on in welcome["capabilities"].items() if on} == {
+        "batch",
+        "resume",
         "streaming",
         "approvals",
         "cancel",
