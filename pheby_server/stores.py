@@ -87,8 +87,8 @@ CREATE TABLE clarifications (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX clarifications_by_position ON clarifications (conversation_id, position);
 CREATE INDEX clarifications_open ON clarifications (ended) WHERE ended = 0;
-ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
-CREATE INDEX runs_of_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
+ALTER TABLE runs ADD COLUMN anchor INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX runs_by_anchor ON runs (conversation_id, anchor);
 ALTER TABLE events ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
 """,
 )
@@ -569,20 +569,33 @@ def bind_row(conversation_id: ConversationId, row_key: str, message_id: MessageI
 
 
 def read_runs(run_ids: Iterable[RunId]) -> Statement[list[Run]]:
-    """These runs, as far as they exist, each once, in the order of the ids; behind them those of their subagents."""
+    """These runs, as far as they exist, each once, in the order of the ids."""
     wanted = list(dict.fromkeys(run_ids))
 
     def read(database: sqlite3.Connection) -> list[Run]:
         marks = ",".join("?" * len(wanted))
-        rows = database.execute(
-            f"WITH RECURSIVE wanted (run_id) AS (SELECT run_id FROM runs WHERE run_id IN ({marks})"  # noqa: S608
-            " UNION SELECT r.run_id FROM runs r JOIN wanted w ON r.parent_run_id = w.run_id)"
-            " SELECT run_id, body FROM runs WHERE run_id IN wanted",
-            wanted,
-        ).fetchall()
+        rows = database.execute(f"SELECT run_id, body FROM runs WHERE run_id IN ({marks})", wanted)  # noqa: S608
         found = {run_id: decode_object(body, Run) for run_id, body in rows}
-        first = [found.pop(run_id) for run_id in wanted if run_id in found]
-        return [*first, *sorted(found.values(), key=lambda run: (run.created_at, run.run_id))]
+        return [found[run_id] for run_id in wanted if run_id in found]
+
+    return read
+
+
+def read_page_runs(
+    conversation_id: ConversationId, run_ids: Iterable[RunId], low: int, high: int
+) -> Statement[list[Run]]:
+    """The runs of a page: those that its items name, and those that began between the positions, with items or not."""
+    named = read_runs(run_ids)
+
+    def read(database: sqlite3.Connection) -> list[Run]:
+        runs = {run.run_id: run for run in named(database)}
+        rows = database.execute(
+            "SELECT body FROM runs WHERE conversation_id = ? AND anchor BETWEEN ? AND ?", (conversation_id, low, high)
+        )
+        for (body,) in rows:
+            run = decode_object(body, Run)
+            runs.setdefault(run.run_id, run)
+        return list(runs.values())
 
     return read
 
@@ -598,9 +611,10 @@ def read_open_runs() -> Statement[list[Run]]:
 
 
 def save_run(run: Run) -> Write:
-    row = (run.run_id, run.conversation_id, run.ended_at is not None, encode_object(run), run.parent_run_id)
+    row = (run.run_id, run.conversation_id, run.ended_at is not None, encode_object(run))
     return lambda database: database.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO runs SELECT ?1, ?2, ?3, ?4, coalesce(max(position), 0) FROM messages"
+        " WHERE conversation_id = ?2"
         " ON CONFLICT (run_id) DO UPDATE SET ended = excluded.ended, body = excluded.body",
         row,
     )

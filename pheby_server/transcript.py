@@ -44,7 +44,7 @@ from .stores import (
     read_last_positions,
     read_message,
     read_open_messages,
-    read_runs,
+    read_page_runs,
     save_message,
 )
 
@@ -238,7 +238,16 @@ class Transcript:
         first = kept[0].position if kept else None
         last = kept[-1].position if kept else None
         kept += queued
-        runs = await self._store.read(read_runs([item.run_id for item in kept if item.run_id]))
+        low = after if after is not None else first if more and first is not None else 0
+        high = last if more and forward else before
+        runs = await self._store.read(
+            read_page_runs(
+                conversation_id,
+                [item.run_id for item in kept if item.run_id],
+                low,
+                limits.MAX_INTEGER if high is None else high,
+            )
+        )
         return Page(
             tuple(item for item in kept if isinstance(item, Message)),
             tuple(item for item in kept if isinstance(item, ToolCall)),
