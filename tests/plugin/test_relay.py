@@ -147,6 +147,11 @@ class Gateway:
         self.hook("on_session_end", chat=chat, **({"completed": True, "interrupted": False} | end))
         self.relay.processing_completed(chat, key, "SUCCESS")
 
+    def ask(self, key: str = "q1", chat: str = CHAT) -> None:
+        """A clarification of Hermes's."""
+        fixed: dict[str, Any] = {"multiple": False, "skip_answer": None, "undecorated": str, "expires_at": None}
+        self.relay.clarification(chat, f"key of {chat}", key, "Which?", ["red", "green"], **fixed)
+
     def fail(self, *, chat: str = CHAT, key: int = 1) -> None:
         """Hermes gives a failed run no hook for its end, and calls it a success."""
         self.relay.processing_completed(chat, key, "SUCCESS")
@@ -267,6 +272,37 @@ def test_a_text_that_shrinks_is_replaced(running: Gateway) -> None:
     message = running.send("one two", STREAMED)
     running.relay.edit(message, "one 2", final=True)
     assert running.told.calls == [("started", "a1", "one two"), ("replaced", "a1", "one 2")]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "change"),
+    [
+        ("I look.", []),
+        ("I lo ▉", [("appended", "a1", "ok.")]),
+        ("I look.\n\n(300 tokens)", [("replaced", "a1", "I look.")]),
+    ],
+)
+def test_a_text_ends_before_its_tool_by_the_models_response(
+    running: Gateway, streamed: str, change: list[Call]
+) -> None:
+    """Hermes's last edit comes late, and a remark of its own behind the text is none of the model's."""
+    message = running.send(streamed, STREAMED)
+    running.told.take()
+    running.answered("I look.", calls=1)
+    assert running.told.take() == [*change, ("ended", "a1", True)]
+    running.hook("pre_tool_call", tool_name="read_file", tool_call_id="c1")
+    assert [call[0] for call in running.told.take()] == ["tool_started"]
+    running.relay.edit(message, streamed + " LATE", final=True)
+    assert running.told.calls == []
+
+
+def test_a_text_that_is_something_else_waits_for_hermess_last_edit(running: Gateway) -> None:
+    message = running.send("Another", STREAMED)
+    running.answered("I look.", calls=1)
+    running.hook("pre_tool_call", tool_name="read_file")
+    assert running.told.take() == [("started", "a1", "Another")]
+    running.relay.edit(message, "Another one.", final=True)
+    assert running.told.calls == [("appended", "a1", " one."), ("ended", "a1", True)]
 
 
 def test_each_send_is_a_text_of_its_own(running: Gateway) -> None:
@@ -621,6 +657,196 @@ def test_an_empty_notice_is_none(gateway: Gateway, text: str) -> None:
 def test_a_notice_is_cleaned(gateway: Gateway) -> None:
     gateway.send("<think>secret</think>Half: \udc00")
     assert gateway.told.calls == [("notice", CONVERSATION, "Half: \ufffd", Origin.SYSTEM)]
+
+
+# Tools, clarifications
+
+
+def tool(gateway: Gateway, call_id: str, name: str = "terminal", chat: str = CHAT, **facts: Any) -> None:
+    gateway.hook("pre_tool_call", chat=chat, tool_name=name, tool_call_id=call_id, **facts)
+
+
+def tool_over(gateway: Gateway, call_id: str, chat: str = CHAT, **facts: Any) -> None:
+    gateway.hook("post_tool_call", chat=chat, tool_call_id=call_id, **facts)
+
+
+def outcomes(gateway: Gateway) -> list[tuple[str, Outcome, bool]]:
+    """Of the tools that ended: which, how, and whether with an error."""
+    ended = [call[2] for call in gateway.told.calls if call[0] == "tool_ended"]
+    return [(result.call_id, result.outcome, result.error is not None) for result in ended]
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome"),
+    [
+        ({"status": "success", "result": '{"output": "", "exit_code": 130}'}, Outcome.CANCELLED),
+        ({"status": "error", "result": "interrupted", "error_type": "tool_error"}, Outcome.CANCELLED),
+        ({"status": "success", "result": '{"output": "done", "exit_code": 0}'}, Outcome.COMPLETED),
+        ({"status": "success", "result": '{"output": "1300", "exit_code": 1300}'}, Outcome.COMPLETED),
+        ({"status": "success", "result": {"n": 1}}, Outcome.COMPLETED),
+    ],
+)
+def test_a_tool_of_a_run_that_is_being_stopped_is_cancelled_unless_it_was_done(
+    running: Gateway, facts: dict[str, object], outcome: Outcome
+) -> None:
+    tool(running, "c1")
+    running.relay.interrupted(CHAT)
+    tool_over(running, "c1", **facts)
+    assert outcomes(running) == [("c1", outcome, False)]
+
+
+def test_what_a_tool_of_another_run_says_is_believed(running: Gateway) -> None:
+    running.begin(OTHER, "m2", key=2)
+    running.relay.interrupted(OTHER)
+    for number, status in enumerate(("success", "error")):
+        tool(running, f"c{number}")
+        tool_over(running, f"c{number}", status=status, result='{"exit_code": 130}')
+    assert outcomes(running) == [("c0", Outcome.COMPLETED, False), ("c1", Outcome.FAILED, True)]
+
+
+def closed(key: str, by: DecisionSource, conversation_id: ConversationId = CONVERSATION) -> Call:
+    return ("clarification_closed", conversation_id, key, by)
+
+
+def test_a_clarification_is_joined_to_the_call_that_asks(running: Gateway) -> None:
+    """R-F1."""
+    running.ask("q0")
+    tool(running, "c0")
+    tool(running, "c1", "clarify")
+    running.begin(OTHER, "m2", key=2)
+    for key, chat in (("q1", CHAT), ("q2", OTHER)):
+        running.ask(key, chat)
+    tool_over(running, "c1")
+    running.ask("q3")
+    asked = [call[1:] for call in running.told.calls if call[0] == "clarification_requested"]
+    assert [(chat, prompt.key, prompt.call_id) for chat, prompt in asked] == [
+        (CONVERSATION, "q0", None),
+        (CONVERSATION, "q1", "c1"),
+        (conversation_of(OTHER), "q2", None),
+        (CONVERSATION, "q3", None),
+    ]
+    assert asked[1][1].labels == ("red", "green")
+
+
+def test_a_clarification_that_hermes_waits_for_no_more_has_run_out(running: Gateway) -> None:
+    """R-F2: the end of the call tells it where nothing else does."""
+    tool(running, "c1", "clarify")
+    running.ask("q1")
+    running.told.take()
+    tool_over(running, "c0")
+    assert running.relay.may_clarify("q1") is not None
+    tool_over(running, "c1", status="success")
+    assert outcomes(running)[1:] == [("c1", Outcome.COMPLETED, False)]
+    assert [call for call in running.told.take() if call[0] != "tool_ended"] == [closed("q1", DecisionSource.TIMEOUT)]
+    assert (running.relay.may_clarify("q1"), running.relay.asking_sessions()) == (None, set())
+    running.relay.clarification_over("q1")
+    assert running.told.calls == []
+
+
+def test_several_questions_of_one_call(running: Gateway) -> None:
+    tool(running, "c1", "clarify")
+    for key in ("q1", "q2", "q3"):
+        running.ask(key)
+    running.told.take()
+    running.relay.clarification_answered("q1")
+    running.relay.clarification_over("q2")
+    tool_over(running, "c1", status="success")
+    assert running.told.calls[:2] == [closed("q2", DecisionSource.TIMEOUT), closed("q3", DecisionSource.TIMEOUT)]
+    assert outcomes(running) == [("c1", Outcome.COMPLETED, False)]
+
+
+@pytest.mark.parametrize("retired", [True, False])
+def test_a_clarification_of_a_run_that_is_being_stopped_ends_with_it(running: Gateway, retired: bool) -> None:
+    """R-F2: no answer reaches it any more, and its tool was cancelled, whatever Hermes calls that."""
+    tool(running, "c1", "clarify")
+    running.ask("q1")
+    running.told.take()
+    running.relay.interrupted(CHAT)
+    assert running.relay.may_clarify("q1") is None
+    assert running.relay.asking_sessions() == {f"key of {CHAT}"}
+    if retired:
+        running.relay.clarification_over("q1")
+    tool_over(running, "c1", status="success", result='{"outcome": "cancelled"}')
+    assert running.told.calls[:-1] == [closed("q1", DecisionSource.RUN_END)]
+    assert outcomes(running) == [("c1", Outcome.CANCELLED, False)]
+
+
+def test_a_clarification_that_was_answered_before_the_stop_has_its_answer(running: Gateway) -> None:
+    tool(running, "c1", "clarify")
+    running.ask("q1")
+    running.relay.clarification_answered("q1")
+    running.relay.interrupted(CHAT)
+    tool_over(running, "c1", status="success")
+    assert outcomes(running) == [("c1", Outcome.COMPLETED, False)]
+
+
+def test_what_waits_is_forgotten_with_the_chats_last_envelope(running: Gateway) -> None:
+    """R-F2."""
+    running.relay.processing_started(CHAT, 2, "m2", "and", internal=False)
+    running.begin(OTHER, "m3", key=3)
+    for key, chat in (("q1", CHAT), ("q2", OTHER)):
+        running.ask(key, chat)
+    running.told.take()
+    running.complete()
+    assert [call[0] for call in running.told.take()] == ["run_ended"]
+    running.relay.processing_completed(CHAT, 2, "SUCCESS")
+    assert running.told.take() == [closed("q1", DecisionSource.RUN_END)]
+    assert running.relay.asking_sessions() == {f"key of {OTHER}"}
+    running.relay.shut_down()
+    assert closed("q2", DecisionSource.RUN_END, conversation_of(OTHER)) in running.told.calls
+
+
+# Subagents
+
+
+def subagent(gateway: Gateway, child: str, parent: str = "s1", parent_turn: str = "") -> None:
+    facts = {"parent_session_id": parent, "parent_turn_id": parent_turn, "child_session_id": child}
+    gateway.relay.hook("subagent_start", facts | {"child_subagent_id": f"h-{child}", "child_goal": "look"}, "")
+
+
+def test_a_subagents_tools_are_its_own_though_hermes_names_no_chat(running: Gateway) -> None:
+    """R-D2."""
+    tool(running, "c1", "delegate_task", session_id="s1")
+    running.told.take()
+    subagent(running, "k1")
+    subagent(running, "k2", "k1")
+    subagent(running, "k3", "a session of nobody's")
+    assert running.told.take() == [
+        ("subagent_started", CONVERSATION, SubagentStart(key="k1", parent=None, call_id="c1", goal="look")),
+        ("subagent_started", CONVERSATION, SubagentStart(key="k2", parent="k1", call_id=None, goal="look")),
+    ]
+    facts = {"turn_id": "k1:t:1", "session_id": "k1", "tool_call_id": "c2", "tool_name": "terminal"}
+    running.relay.hook("pre_tool_call", facts, "")
+    running.complete("Later.")
+    running.relay.hook("post_tool_call", {**facts, "status": "error"}, "")
+    running.relay.hook("subagent_stop", {"child_session_id": "k1", "child_status": "completed"}, "")
+    running.relay.hook("pre_tool_call", {**facts, "tool_call_id": "c3"}, "")
+    started, run_over, over, gone = running.told.calls
+    assert (started[0], started[2].call_id, started[3]) == ("tool_started", "c2", "k1")
+    assert run_over == completed("Later.")
+    assert (over[0], over[2].outcome, over[3]) == ("tool_ended", Outcome.FAILED, "k1")
+    assert gone == ("subagent_ended", CONVERSATION, "k1", RunResult(outcome=Outcome.COMPLETED))
+
+
+def test_a_ghosts_subagents_are_not_seen(running: Gateway) -> None:
+    running.complete("done")
+    running.turn(text="LATE")
+    running.told.take()
+    subagent(running, "k1", parent_turn=running._turn[CHAT])
+    running.relay.hook("pre_tool_call", {"session_id": "k1", "tool_call_id": "c1", "tool_name": "terminal"}, "")
+    running.relay.hook("subagent_stop", {"child_session_id": "k1"}, "")
+    assert running.told.calls == []
+
+
+def test_a_shutdown_ends_the_subagents(running: Gateway) -> None:
+    for child in ("k1", "k2"):
+        subagent(running, child)
+    running.relay.hook("subagent_stop", {"child_session_id": "k1"}, "")
+    running.told.take()
+    running.relay.shut_down()
+    running.relay.shut_down()
+    over = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.SHUTDOWN)
+    assert running.told.calls == [("run_ended", CONVERSATION, over), ("subagent_ended", CONVERSATION, "k2", over)]
 
 
 # Ghosts, lost messages, shutdown
