@@ -109,6 +109,9 @@ class BasePlatformAdapter:
     async def cancel_background_tasks(self) -> None:
         pass
 
+    async def send_clarify(self, **asked: Any) -> Any:
+        raise AssertionError("Pheby has its own")
+
 
 @dataclass
 class PlatformEntry:
@@ -163,6 +166,46 @@ class FakeApprovals:
         return len(wanted)
 
 
+class FakeClarifications:
+    """Hermes's questions that wait for an answer: with skipping and several choices or without."""
+
+    def __init__(self, shape: str) -> None:
+        self.waiting: list[SimpleNamespace] = []
+        self.answers: list[tuple[str, str]] = []
+        self.locked: list[bool] = []
+        """Whether Hermes's lock was held, for each answer."""
+        self.seconds: object = 600
+        self.gateway, self.tool = ModuleType("tools.clarify_gateway"), ModuleType("tools.clarify_tool")
+        self.gateway._lock = threading.RLock()  # type: ignore[attr-defined]
+        self.gateway.resolve_gateway_clarify = self.resolve  # type: ignore[attr-defined]
+        self.gateway.get_pending_for_session = self.pending  # type: ignore[attr-defined]
+        self.gateway.get_clarify_timeout = lambda: self.seconds  # type: ignore[attr-defined]
+        self.new = shape == "new"
+        if self.new:
+            self.gateway.SKIPPED, self.gateway.CANCELLED = "\0skipped", "\0cancelled"  # type: ignore[attr-defined]
+            self.tool.strip_recommended = (  # type: ignore[attr-defined]
+                lambda label: label.removesuffix("(Recommended)").strip()
+            )
+
+    def ask(self, session_key: str, clarify_id: str, *, several: bool = False) -> None:
+        entry = SimpleNamespace(clarify_id=clarify_id, session_key=session_key)
+        if self.new:
+            entry.multi_select = several
+        self.waiting.append(entry)
+
+    def pending(self, session_key: str, *, include_choice_prompts: bool) -> Any:
+        assert include_choice_prompts
+        return next((entry for entry in self.waiting if entry.session_key == session_key), None)
+
+    def resolve(self, clarify_id: str, response: str) -> bool:
+        found = [entry for entry in self.waiting if entry.clarify_id == clarify_id]
+        if found:
+            self.waiting.remove(found[0])
+            self.answers.append((clarify_id, response))
+            self.locked.append(self.gateway._lock._is_owned())  # type: ignore[attr-defined]
+        return bool(found)
+
+
 class UnscopedSecretError(RuntimeError):
     pass
 
@@ -175,6 +218,11 @@ class FakeHermes:
     home: Path
     process_home: Path
     approvals: FakeApprovals
+    clarifications: FakeClarifications
+    confirmed: list[tuple[str, str, str]] = field(default_factory=list)
+    """What was answered to Hermes's confirmations of commands."""
+    subagents: set[str] = field(default_factory=set)
+    """Those at work, by Hermes's name."""
     secrets: dict[str, str] = field(default_factory=dict)
     unscoped: bool = False
     """A gateway for several profiles, asked outside of any profile."""
@@ -184,6 +232,8 @@ class FakeHermes:
         if name is None:
             # None makes the import fail, also where a real Hermes is installed.
             monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+            parent, _, leaf = module.rpartition(".")
+            monkeypatch.delattr(self.modules[parent], leaf)
         else:
             monkeypatch.delattr(self.modules[module], name)
 
@@ -191,16 +241,21 @@ class FakeHermes:
 def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") -> FakeHermes:
     """Put the stand-in where Hermes would be."""
     modules = {name: ModuleType(name) for name in MODULES}
-    hermes = FakeHermes(modules, home, home, FakeApprovals(shape))
+    hermes = FakeHermes(modules, home, home, FakeApprovals(shape), FakeClarifications(shape))
+    modules |= {
+        "tools": ModuleType("tools"),
+        "tools.approval": hermes.approvals.module,
+        "tools.clarify_gateway": hermes.clarifications.gateway,
+        "tools.clarify_tool": hermes.clarifications.tool,
+        "tools.delegate_tool": ModuleType("tools.delegate_tool"),
+        "tools.slash_confirm": ModuleType("tools.slash_confirm"),
+    }
+    modules["tools"].__path__ = []  # else `from tools import …` finds None where a module is missing
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
         parent, _, leaf = name.rpartition(".")
         if parent:
             setattr(modules[parent], leaf, module)
-
-    monkeypatch.setitem(sys.modules, "tools", ModuleType("tools"))
-    monkeypatch.setitem(sys.modules, "tools.approval", hermes.approvals.module)
-    sys.modules["tools"].approval = hermes.approvals.module  # type: ignore[attr-defined]
 
     def fill(module: str, **names: Any) -> None:
         for name, value in names.items():
@@ -211,6 +266,11 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
             raise UnscopedSecretError(name)
         return hermes.secrets.get(name)
 
+    async def confirm(session_key: str, confirm_id: str, choice: str) -> None:
+        hermes.confirmed.append((session_key, confirm_id, choice))
+
+    fill("tools.slash_confirm", resolve=confirm)
+    fill("tools.delegate_tool", interrupt_subagent=lambda name: name in hermes.subagents)
     fill(
         "gateway.platforms.base",
         BasePlatformAdapter=BasePlatformAdapter,

@@ -476,6 +476,124 @@ async def test_no_card_of_a_gateway_that_is_shut(make: Make) -> None:
     assert adapter.resolve_approval("k1", "once", None) is False
 
 
+# Clarifications, confirmations, subagents
+
+
+async def clarify(talk: Conversation, hermes: FakeHermes, text: str = "Which?", **asked: Any) -> dict[str, Any]:
+    """A thread of Hermes's asks in a tool call; what the client has of it."""
+    hermes.clarifications.ask(KEY, "q1", **asked)
+    talk.hook("pre_tool_call", tool_name="clarify", tool_call_id="c1")
+    await talk.hooks_taken()
+    choices = ["red (Recommended)", "green"]
+    sent = await talk.adapter.send_clarify(talk.chat_id, text, choices, "q1", KEY, metadata=None, new_option=1)
+    assert (sent.success, sent.message_id) == (True, "q1")
+    clarification: dict[str, Any] = (await talk.client.until("clarification.requested"))["clarification"]
+    return clarification
+
+
+async def respond(talk: Conversation, asked: dict[str, Any], *numbers: int, **fields: Any) -> dict[str, Any]:
+    ids = [asked["choices"][number]["choice_id"] for number in numbers]
+    answer: dict[str, Any] = await talk.client.request(
+        "clarification.respond", clarification_id=asked["clarification_id"], choice_ids=ids, **fields
+    )
+    return answer
+
+
+async def test_a_clarification_goes_to_the_owner_and_back(talk: Conversation, hermes: FakeHermes) -> None:
+    """R-F1: on the newer line with several choices and skipping, on the older one with neither."""
+    new = hermes.clarifications.new
+    await talk.begin(await talk.say("hello"))
+    asked = await clarify(talk, hermes, "Which?\nReply skip to skip.", several=True)
+    tool = next(frame["tool_call"] for frame in talk.client.seen if frame["type"] == "tool.started")
+    assert asked["tool_call_id"] == tool["tool_call_id"]
+    assert asked["question"] == ("Which?" if new else "Which?\nReply skip to skip.")
+    assert [choice["label"] for choice in asked["choices"]] == ["red" if new else "red (Recommended)", "green"]
+    assert (asked["multiple"], asked["skippable"], asked["free_text"]) == (new, new, True)
+    assert asked["expires_at"] - asked["created_at"] == pytest.approx(600_000, abs=60_000)
+    if new:
+        answer = await respond(talk, asked, 1, 0, text="and pink")
+    else:
+        assert (await respond(talk, asked, skip=True))["code"] == "invalid_choice"
+        answer = await respond(talk, asked, 0)
+    assert answer["clarification"]["status"] == "resolved", answer
+    said = '["green", "red", "and pink"]' if new else "red (Recommended)"
+    assert hermes.clarifications.answers == [("q1", said)]
+    assert talk.adapter._relay.asking_sessions() == set()
+    assert (await respond(talk, asked, 1))["code"] == "already_resolved"
+    await talk.adapter.retire_clarify_card("q1", "expired")
+    await talk.adapter._server.events.settled()
+    ends = [frame for frame in talk.client.seen if frame["type"] == "clarification.resolved"]
+    assert len(ends) == len(hermes.clarifications.answers) == 1
+
+
+async def test_an_answer_that_hermes_does_not_take_leaves_the_end_to_hermes(
+    talk: Conversation, hermes: FakeHermes
+) -> None:
+    """R-F2: it has waited long enough a moment ago, and tells it then."""
+    await talk.begin(await talk.say("hello"))
+    asked = await clarify(talk, hermes)
+    hermes.clarifications.waiting.clear()
+    assert (await respond(talk, asked, 0))["code"] == "not_answerable"
+    await talk.adapter.retire_clarify_card("q1", notice="expired", something_new=1)
+    ended = (await talk.client.until("clarification.resolved"))["clarification"]
+    assert (ended["status"], ended["answered_by"]["kind"]) == ("expired", "timeout")
+
+
+@pytest.mark.parametrize("stop", ["disconnect", "interrupt"])
+async def test_a_stop_releases_what_waits(
+    talk: Conversation, hermes: FakeHermes, module: ModuleType, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    """R-F2: on the older line its thread would hold the gateway."""
+    monkeypatch.setattr(module, "INTERRUPT_SECONDS", 0)
+    await talk.begin(await talk.say("hello"))
+    monkeypatch.setattr(_hermes, "session_key", lambda adapter, suffix: KEY)
+    for key, clarify_id in (("another", "q0"), (KEY, "q1")):
+        hermes.clarifications.ask(key, clarify_id)
+    await talk.adapter.send_clarify(talk.chat_id, "Which?", None, "q1", KEY)
+    if stop == "interrupt":
+        await talk.adapter.interrupt(talk.chat_id)
+        assert talk.adapter.resolve_clarification("q1", (), "late", skip=False) is False
+    else:
+        stopping = asyncio.create_task(talk.adapter.disconnect())
+        ended = (await talk.client.until("clarification.resolved"))["clarification"]
+        assert (ended["status"], ended["answered_by"]["kind"]) == ("cancelled", "run_end")
+        await stopping
+    word = "\0cancelled" if hermes.clarifications.new else "[cancelled]"
+    assert hermes.clarifications.answers == [("q1", word)]
+
+
+async def test_no_clarification_of_a_gateway_that_is_shut(make: Make, hermes: FakeHermes) -> None:
+    adapter = make()
+    hermes.clarifications.ask(KEY, "q1")
+    sent = await adapter.send_clarify("100", "Which?", None, "q1", KEY)
+    assert (sent.success, sent.error) == (False, "not connected")
+    await adapter.retire_clarify_card("q1")
+    assert adapter.resolve_clarification("q1", (), "red", skip=False) is False
+    assert adapter.interrupt_subagent("k1") is False
+    assert hermes.clarifications.answers == []
+
+
+async def test_a_confirmation_is_refused_and_not_shown(
+    talk: Conversation, hermes: FakeHermes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B10: text of the owner is never a command, so nobody has asked for it."""
+    sent = await talk.adapter.send_slash_confirm(talk.chat_id, "Reload?", "secret words", KEY, "k1", metadata=None)
+    assert sent.success
+    assert hermes.confirmed == [(KEY, "k1", "cancel")]
+    assert "secret words" not in caplog.text
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    assert (page["messages"], page["approvals"]) == ([], [])
+
+
+async def test_a_subagent_is_stopped_by_hermess_name_for_it(talk: Conversation, hermes: FakeHermes) -> None:
+    hermes.subagents.add("h-1")
+    await talk.begin(await talk.say("hello"))
+    for child, name in (("k1", "h-1"), ("k2", "h-2"), ("k3", None)):
+        talk.hook("subagent_start", parent_session_id="s", child_session_id=child, child_subagent_id=name)
+    await talk.hooks_taken()
+    assert [talk.adapter.interrupt_subagent(key) for key in ("k1", "k2", "k3", "h-1")] == [True, False, False, False]
+
+
 async def test_a_text_of_hermes_is_stored_before_hermes_hears_that_it_was_sent(talk: Conversation) -> None:
     """H4: logged as delivered and never seen."""
     sent = await talk.adapter.send(talk.chat_id, "report", None, {"job_id": "job-1"})
@@ -578,3 +696,24 @@ async def test_small_questions(make: Make) -> None:
     assert await adapter.get_chat_info("100") == {"name": "Pheby 100", "type": "dm", "chat_id": "100"}
     features = adapter._features()
     assert (features.version, features.streaming) == (_hermes.version(), False)
+
+
+@pytest.mark.parametrize(
+    ("feature", "hooks", "lost"),
+    [
+        ("tools", {"pre_tool_call", "post_tool_call"}, None),
+        ("approvals", {"pre_approval_request", "post_approval_response"}, "tools.approval"),
+        ("subagents", {"subagent_start", "subagent_stop"}, None),
+        ("clarifications", set(), "tools.clarify_gateway"),
+    ],
+)
+def test_features_are_probed(
+    make: Make, hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, feature: str, hooks: set[str], lost: str | None
+) -> None:
+    adapter, plugins = make(), hermes.modules["hermes_cli.plugins"]
+    for named in [*(hooks - {hook} for hook in hooks), hooks]:
+        monkeypatch.setattr(plugins, "VALID_HOOKS", named)
+        assert getattr(adapter._features(), feature) is (named == hooks)
+    if lost is not None:
+        hermes.without(monkeypatch, lost)
+        assert getattr(adapter._features(), feature) is False

@@ -61,6 +61,13 @@ def test_hook_names(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None
     assert _hermes.hook_names() is None
 
 
+def test_hooks_that_are_not_named_are_believed_in(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _hermes.fires("pre_llm_call", "on_session_end")
+    assert not _hermes.fires("pre_llm_call", "subagent_start")
+    hermes.without(monkeypatch, "hermes_cli.plugins", "VALID_HOOKS")
+    assert _hermes.fires("subagent_start")
+
+
 @pytest.mark.parametrize(("value", "read"), [("100", "100"), (None, ""), ("", ""), (7, "7")])
 def test_session_values(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, value: object, read: str) -> None:
     monkeypatch.setattr(hermes.modules["gateway.session_context"], "get_session_env", {"x": 1}.get)
@@ -306,6 +313,26 @@ def test_a_hermes_that_shows_no_questions_has_none_to_decide(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
+    ("shape", "missing", "offered"),
+    [
+        ("new", ["_lock", "_gateway_queues"], True),
+        ("new", ["list_gateway_approvals"], True),
+        ("new", ["list_gateway_approvals", "_lock"], False),
+        ("old", [], True),
+        ("old", ["_lock"], False),
+        ("old", [None], False),
+    ],
+)
+def test_approvals_are_offered_where_one_question_can_be_decided(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str, missing: list[str | None], offered: bool
+) -> None:
+    hermes = install(monkeypatch, tmp_path, shape=shape)
+    for name in missing:
+        hermes.without(monkeypatch, "tools.approval", name)
+    assert _hermes.approvals_offered() is offered
+
+
+@pytest.mark.parametrize(
     ("approvals", "seconds"),
     [
         ({"timeout": 300}, 300.0),
@@ -324,6 +351,81 @@ def test_how_long_hermes_waits(
     if seconds is None:
         monkeypatch.setattr(hermes.approvals.module, "_get_approval_timeout", lambda: 60, raising=False)
         assert _hermes.approval_seconds() == 60.0
+
+
+# Clarifications, confirmations, subagents
+
+
+def test_clarifications_are_offered_where_answers_are_taken(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _hermes.clarifications_offered()
+    for module, name in (("tools.clarify_gateway", "resolve_gateway_clarify"), ("tools.clarify_gateway", None)):
+        with monkeypatch.context() as patch:
+            hermes.without(patch, module, name)
+            assert not _hermes.clarifications_offered()
+    monkeypatch.delattr(BasePlatformAdapter, "send_clarify")
+    assert not _hermes.clarifications_offered()
+
+
+@pytest.mark.parametrize("shape", ["old", "new"])
+def test_what_each_line_knows_of_questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str) -> None:
+    hermes = install(monkeypatch, tmp_path, shape=shape)
+    new = shape == "new"
+    assert _hermes.skip_answer() == ("\0skipped" if new else None)
+    assert _hermes.undecorated("red (Recommended)") == ("red" if new else "red (Recommended)")
+    hermes.clarifications.ask(KEY, "q1", several=True)
+    hermes.clarifications.ask("another", "q2", several=False)
+    asked = [(KEY, "q1"), (KEY, "q2"), ("another", "q2"), ("nobody's", "q1")]
+    assert [_hermes.takes_several(*each) for each in asked] == [new, False, False, False]
+    hermes.without(monkeypatch, "tools.clarify_tool")
+    assert _hermes.undecorated("red (Recommended)") == "red (Recommended)"
+
+
+def test_an_answer_is_given_once_and_under_hermess_lock(hermes: FakeHermes) -> None:
+    hermes.clarifications.ask(KEY, "q1")
+    assert not _hermes.resolve_clarification("q2", "red")
+    assert _hermes.resolve_clarification("q1", "red")
+    assert not _hermes.resolve_clarification("q1", "green")
+    assert (hermes.clarifications.answers, hermes.clarifications.locked) == ([("q1", "red")], [True])
+
+
+@pytest.mark.parametrize(("shape", "word"), [("old", "[cancelled]"), ("new", "\0cancelled")])
+def test_all_questions_of_a_session_are_released(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str, word: str
+) -> None:
+    hermes = install(monkeypatch, tmp_path, shape=shape)
+    for key, clarify_id in ((KEY, "q1"), ("another", "q2"), (KEY, "q3")):
+        hermes.clarifications.ask(key, clarify_id)
+    _hermes.cancel_clarifications(KEY)
+    assert hermes.clarifications.answers == [("q1", word), ("q3", word)]
+    hermes.without(monkeypatch, "tools.clarify_gateway")
+    _hermes.cancel_clarifications("another")
+    assert len(hermes.clarifications.answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"), [(600, 600.0), ("2.5", 2.5), (0, None), (-1, None), ("x", None), (None, None)]
+)
+def test_how_long_hermes_waits_for_an_answer(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, told: object, seconds: float | None
+) -> None:
+    hermes.clarifications.seconds = told
+    assert _hermes.clarification_seconds() == seconds
+    hermes.without(monkeypatch, "tools.clarify_gateway", "get_clarify_timeout")
+    assert _hermes.clarification_seconds() is None
+
+
+async def test_a_confirmation_is_refused(hermes: FakeHermes) -> None:
+    await _hermes.cancel_confirmation(KEY, "k1")
+    assert hermes.confirmed == [(KEY, "k1", "cancel")]
+
+
+def test_a_subagent_is_stopped_by_hermess_name(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    hermes.subagents.add("h-1")
+    assert [_hermes.interrupt_subagent(name) for name in ("h-1", "h-2")] == [True, False]
+    hermes.without(monkeypatch, "tools.delegate_tool", "interrupt_subagent")
+    assert not _hermes.interrupt_subagent("h-1")
 
 
 # Rows

@@ -34,6 +34,8 @@ class FakeGateway:
         self.busy: set[str] = set()
         self.delivered: list[tuple[str, str, str]] = []
         self.asked = asyncio.Event()
+        self.wishes: list[tuple[object, ...]] = []
+        self.takes = True
 
     def is_open(self) -> bool:
         self.asked.set()
@@ -45,6 +47,21 @@ class FakeGateway:
 
     async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
         self.delivered.append((chat_id, text, message_id))
+
+    async def interrupt(self, chat_id: str) -> None:
+        self.wishes.append(("interrupt", chat_id))
+
+    def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
+        self.wishes.append(("approval", key, choice, reason))
+        return self.takes
+
+    def resolve_clarification(self, key: str, chosen: tuple[int, ...], text: str | None, *, skip: bool) -> bool:
+        self.wishes.append(("clarification", key, chosen, text, skip))
+        return self.takes
+
+    def interrupt_subagent(self, key: str) -> bool:
+        self.wishes.append(("subagent", key))
+        return self.takes
 
     async def was_asked(self) -> None:
         self.asked.clear()
@@ -154,6 +171,25 @@ async def test_an_escaped_chat_gets_its_messages(port: HermesSide, gateway: Fake
         HandOver(conversation_id=conversation_id, message_id=MessageId("msg_1"), run_id=RunId("run_1"), text="x")
     )
     assert gateway.delivered == [("my chat!", "x", "msg_1")]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_wishes_go_to_the_gateway_and_its_word_comes_back(
+    port: HermesSide, gateway: FakeGateway, takes: bool
+) -> None:
+    gateway.takes = takes
+    await port.interrupt(CONVERSATION)
+    assert await port.resolve_approval(CONVERSATION, "k1", "deny", "no") is takes
+    assert await port.resolve_clarification(CONVERSATION, "q1", (2, 0), "and", skip=False) is takes
+    assert await port.resolve_clarification(CONVERSATION, "q1", (), None, skip=True) is takes
+    assert await port.interrupt_subagent(CONVERSATION, "s1") is takes
+    assert gateway.wishes == [
+        ("interrupt", CHAT),
+        ("approval", "k1", "deny", "no"),
+        ("clarification", "q1", (2, 0), "and", False),
+        ("clarification", "q1", (), None, True),
+        ("subagent", "s1"),
+    ]
 
 
 def test_features_are_probed_each_time(gateway: FakeGateway) -> None:
