@@ -66,9 +66,6 @@ else:
         raise AttributeError(name)
 
 
-MAX_CLARIFICATIONS = 8
-"""More than a model can ask at once."""
-
 __all__ = ["BasePlatformAdapter", "MessageEvent", "SendResult"]
 
 
@@ -318,18 +315,16 @@ def session_busy(adapter: BasePlatformAdapter, suffix: str) -> bool:
     return session_key(adapter, suffix) is not None
 
 
-def cancel_clarifications(session_key: str) -> None:
-    """Release the agent of a session from every question that waits for an answer."""
+def cancel_clarifications(clarify_ids: Collection[str]) -> None:
+    """Release the agent from questions that wait for an answer; one that has its answer keeps it."""
     try:
         from tools import clarify_gateway
     except ImportError:
         return
     # 0.22 knows a word for it; on 0.19 the words reach a model that is interrupted and does not read them.
     answer = getattr(clarify_gateway, "CANCELLED", "[cancelled]")
-    for _ in range(MAX_CLARIFICATIONS):
-        entry = clarify_gateway.get_pending_for_session(session_key, include_choice_prompts=True)
-        if entry is None or not clarify_gateway.resolve_gateway_clarify(entry.clarify_id, answer):
-            return
+    for clarify_id in clarify_ids:
+        resolve_clarification(clarify_id, answer)
 
 
 def clarifications_offered() -> bool:
@@ -339,7 +334,8 @@ def clarifications_offered() -> bool:
         from tools import clarify_gateway
     except ImportError:
         return False
-    return hasattr(base.BasePlatformAdapter, "send_clarify") and hasattr(clarify_gateway, "resolve_gateway_clarify")
+    needed = ("resolve_gateway_clarify", "get_pending_for_session", "_lock", "_entries")
+    return hasattr(base.BasePlatformAdapter, "send_clarify") and all(hasattr(clarify_gateway, name) for name in needed)
 
 
 def skip_answer() -> str | None:
@@ -382,8 +378,12 @@ def resolve_clarification(clarify_id: str, answer: str) -> bool:
     """Answer a question; False when nobody waits for it any more."""
     from tools import clarify_gateway
 
-    # Under Hermes's own lock: on 0.19 an answer could else come between a waiter's end and its last look.
+    # Under Hermes's own lock: on 0.19 an answer could else come between a waiter's end and its last look, and a second
+    # one would take the place of the first.
     with clarify_gateway._lock:
+        entry = clarify_gateway._entries.get(clarify_id)
+        if entry is None or entry.event.is_set():
+            return False
         return bool(clarify_gateway.resolve_gateway_clarify(clarify_id, answer))
 
 

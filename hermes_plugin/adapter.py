@@ -115,8 +115,7 @@ class PhebyAdapter(BasePlatformAdapter):
                 with contextlib.suppress(StoreError):
                     if relay is not None:
                         # Its thread waits for an answer: on 0.19 the gateway would not end before it.
-                        for session_key in relay.asking_sessions():
-                            _hermes.cancel_clarifications(session_key)
+                        _hermes.cancel_clarifications(relay.waiting_questions())
                         relay.shut_down()
                         # Clients that are still there hear how their runs ended.
                         await server.events.settled()
@@ -348,4 +347,5 @@ class PhebyAdapter(BasePlatformAdapter):
         await self.interrupt_session_activity(session_key, chat_id)
         # A question holds the agent's thread until it is answered; answered too early, the run would go on.
         await asyncio.sleep(INTERRUPT_SECONDS)
-        _hermes.cancel_clarifications(session_key)
+        if self._relay is not None:
+            _hermes.cancel_clarifications(self._relay.waiting_questions(chat_id))

@@ -203,9 +203,10 @@ class Relay:
         stopped = run.chat_id in self._stopping
         if name == "pre_tool_call" and facts.get("tool_name") == "clarify" and isinstance(call_id, str):
             run.clarifying = call_id
-        elif name == "post_tool_call" and call_id == run.clarifying:
-            for question in [asked for asked in self._questions.values() if asked.call_id == call_id]:
-                self.clarification_over(question.clarify_id)
+        elif name == "post_tool_call" and call_id is not None and call_id == run.clarifying:
+            for question in [asked for asked in self._questions.values() if asked.chat_id == run.chat_id]:
+                if question.call_id == call_id:
+                    self.clarification_over(question.clarify_id)
             # One that was answered before the stop has its answer.
             stopped = run.withdrawn
             run.clarifying, run.withdrawn = None, False
@@ -244,8 +245,11 @@ class Relay:
                 self._tool_of(conversation_of(worker.chat_id), name, facts, worker.session_id)
 
     def _subagent_started(self, facts: Mapping[str, object]) -> None:
-        chat_id = self.turns.session_chat(str(facts.get("parent_session_id")))
-        if chat_id is None or self.turns.is_ghost(str(facts.get("parent_turn_id"))):
+        parent = str(facts.get("parent_session_id"))
+        chat_id = self.turns.session_chat(parent)
+        # One that a ghost's own subagent starts is as little to be seen.
+        hidden = self.turns.parent_session(parent) is not None and self.subagents.of(parent) is None
+        if chat_id is None or hidden or self.turns.is_ghost(str(facts.get("parent_turn_id"))):
             return
         start = self.subagents.started(facts, chat_id)
         if start is not None:
@@ -374,9 +378,9 @@ class Relay:
             by = DecisionSource.RUN_END if stopped else DecisionSource.TIMEOUT
             self._events.clarification_closed(conversation_of(question.chat_id), clarify_id, by)
 
-    def asking_sessions(self) -> set[str]:
-        """The keys of the sessions in which a clarification waits."""
-        return {question.session_key for question in self._questions.values()}
+    def waiting_questions(self, chat_id: str | None = None) -> list[str]:
+        """Hermes's ids of the clarifications that wait, of one chat or of all."""
+        return [asked.clarify_id for asked in self._questions.values() if chat_id in (None, asked.chat_id)]
 
     # Texts
 

@@ -59,6 +59,9 @@ class Subagents:
             return
         if name == "pre_tool_call":
             self._delegating[session_id] = call_id
+            if len(self._delegating) > MAX_OPEN:
+                # The oldest of so many has lost its end.
+                del self._delegating[next(iter(self._delegating))]
         elif name == "post_tool_call" and self._delegating.get(session_id) == call_id:
             del self._delegating[session_id]
 
@@ -85,13 +88,13 @@ class Subagents:
             return found, RunResult(outcome=Outcome.COMPLETED)
         if status in _STOPPED:
             return found, RunResult(outcome=Outcome.CANCELLED)
-        code = RunErrorCode.TIMED_OUT if "time" in status else RunErrorCode.INTERNAL
+        code = RunErrorCode.TIMED_OUT if status in ("timeout", "timed_out") else RunErrorCode.INTERNAL
         return found, RunResult(outcome=Outcome.FAILED, error=code)
 
     def abandon(self) -> list[tuple[Subagent, RunResult]]:
         """All at work, whom nobody will hear of again."""
         over = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.SHUTDOWN)
-        gone, self._open = list(self._open.values()), {}
+        gone, self._open, self._delegating = list(self._open.values()), {}, {}
         return [(subagent, over) for subagent in gone]
 
 

@@ -45,6 +45,7 @@ class SimulatedStack:
     hermes_version = "simulated"
     model_url = None
     gateway_pid = 0
+    hermes_defaults = False
 
     def __init__(self, *, port: int | None = None) -> None:
         self._port = port or 0

@@ -51,7 +51,8 @@ class DemoStack:
         self._given_home = home
         self._port = port
         self._given_secret = secret
-        self._hermes_defaults = hermes_defaults
+        self.hermes_defaults = hermes_defaults
+        """Whether Hermes shows things by its own settings."""
         self._plugin = plugin
         self._plugin_source = plugin_source
         self._extra_config = extra_config
@@ -124,7 +125,7 @@ class DemoStack:
                 api_key=api_key,
                 port=self._port or free_port(),
                 secret=self._given_secret,
-                hermes_defaults=self._hermes_defaults,
+                hermes_defaults=self.hermes_defaults,
                 plugin=self._plugin,
                 plugin_source=self._plugin_source,
                 extra=self._extra_config,

@@ -41,7 +41,7 @@ def said(steps: list[Step]) -> list[str]:
         ("media /srv/x.png", ["Here is the file.\nThat was it."]),
         ("run echo hi", ["Let me run that.", "The command has ended."]),
         ("tools a|b", ["I will read 2 files.", "I have read 2 files."]),
-        ("danger /srv/x", ["This needs your approval.", "It is gone."]),
+        ("danger /srv/x", ["This needs your approval.", "You did not allow it."]),
         ("surrogate", ["Half a pair: \ufffd and on."]),
         ("drop", ["This reply breaks off"]),
         ("empty", [""]),

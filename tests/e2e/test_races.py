@@ -15,6 +15,8 @@ RACES = 20
 
 async def test_two_devices_race_for_the_same_prompt(stack, client, name, tmp_path):
     """Once one says yes and the other no, once both ask for different answers of a question."""
+    if stack.hermes_defaults:
+        return  # settings of the display change nothing about it
     async with PlainClient(client.url, stack.secret, "second-device") as second:
         await second.hello()
         conversation_id = await client.create(name)

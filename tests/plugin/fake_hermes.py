@@ -170,13 +170,14 @@ class FakeClarifications:
     """Hermes's questions that wait for an answer: with skipping and several choices or without."""
 
     def __init__(self, shape: str) -> None:
-        self.waiting: list[SimpleNamespace] = []
+        self.entries: dict[str, SimpleNamespace] = {}
         self.answers: list[tuple[str, str]] = []
         self.locked: list[bool] = []
         """Whether Hermes's lock was held, for each answer."""
         self.seconds: object = 600
         self.gateway, self.tool = ModuleType("tools.clarify_gateway"), ModuleType("tools.clarify_tool")
         self.gateway._lock = threading.RLock()  # type: ignore[attr-defined]
+        self.gateway._entries = self.entries  # type: ignore[attr-defined]
         self.gateway.resolve_gateway_clarify = self.resolve  # type: ignore[attr-defined]
         self.gateway.get_pending_for_session = self.pending  # type: ignore[attr-defined]
         self.gateway.get_clarify_timeout = lambda: self.seconds  # type: ignore[attr-defined]
@@ -187,23 +188,31 @@ class FakeClarifications:
                 lambda label: label.removesuffix("(Recommended)").strip()
             )
 
-    def ask(self, session_key: str, clarify_id: str, *, several: bool = False) -> None:
-        entry = SimpleNamespace(clarify_id=clarify_id, session_key=session_key)
+    def ask(self, session_key: str, clarify_id: str, *, several: bool = False) -> Any:
+        entry = SimpleNamespace(clarify_id=clarify_id, session_key=session_key, event=threading.Event())
         if self.new:
             entry.multi_select = several
-        self.waiting.append(entry)
+        self.entries[clarify_id] = entry
+        return entry
+
+    @property
+    def waiting(self) -> list[SimpleNamespace]:
+        """Those that have no answer yet."""
+        return [entry for entry in self.entries.values() if not entry.event.is_set()]
 
     def pending(self, session_key: str, *, include_choice_prompts: bool) -> Any:
         assert include_choice_prompts
-        return next((entry for entry in self.waiting if entry.session_key == session_key), None)
+        return next((entry for entry in self.entries.values() if entry.session_key == session_key), None)
 
     def resolve(self, clarify_id: str, response: str) -> bool:
-        found = [entry for entry in self.waiting if entry.clarify_id == clarify_id]
-        if found:
-            self.waiting.remove(found[0])
-            self.answers.append((clarify_id, response))
-            self.locked.append(self.gateway._lock._is_owned())  # type: ignore[attr-defined]
-        return bool(found)
+        """As the real ones: an answered entry stays until its waiter wakes; on 0.19 a second answer replaces it."""
+        entry = self.entries.get(clarify_id)
+        if entry is None or (self.new and entry.event.is_set()):
+            return False
+        entry.event.set()
+        self.answers.append((clarify_id, response))
+        self.locked.append(self.gateway._lock._is_owned())  # type: ignore[attr-defined]
+        return True
 
 
 class UnscopedSecretError(RuntimeError):

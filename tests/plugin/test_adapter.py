@@ -518,7 +518,7 @@ async def test_a_clarification_goes_to_the_owner_and_back(talk: Conversation, he
     assert answer["clarification"]["status"] == "resolved", answer
     said = '["green", "red", "and pink"]' if new else "red (Recommended)"
     assert hermes.clarifications.answers == [("q1", said)]
-    assert talk.adapter._relay.asking_sessions() == set()
+    assert talk.adapter._relay.waiting_questions() == []
     assert (await respond(talk, asked, 1))["code"] == "already_resolved"
     await talk.adapter.retire_clarify_card("q1", "expired")
     await talk.adapter._server.events.settled()
@@ -532,7 +532,7 @@ async def test_an_answer_that_hermes_does_not_take_leaves_the_end_to_hermes(
     """R-F2: it has waited long enough a moment ago, and tells it then."""
     await talk.begin(await talk.say("hello"))
     asked = await clarify(talk, hermes)
-    hermes.clarifications.waiting.clear()
+    hermes.clarifications.entries.clear()
     assert (await respond(talk, asked, 0))["code"] == "not_answerable"
     await talk.adapter.retire_clarify_card("q1", notice="expired", something_new=1)
     ended = (await talk.client.until("clarification.resolved"))["clarification"]

@@ -738,7 +738,7 @@ def test_a_clarification_that_hermes_waits_for_no_more_has_run_out(running: Gate
     tool_over(running, "c1", status="success")
     assert outcomes(running)[1:] == [("c1", Outcome.COMPLETED, False)]
     assert [call for call in running.told.take() if call[0] != "tool_ended"] == [closed("q1", DecisionSource.TIMEOUT)]
-    assert (running.relay.may_clarify("q1"), running.relay.asking_sessions()) == (None, set())
+    assert (running.relay.may_clarify("q1"), running.relay.waiting_questions()) == (None, [])
     running.relay.clarification_over("q1")
     assert running.told.calls == []
 
@@ -763,12 +763,25 @@ def test_a_clarification_of_a_run_that_is_being_stopped_ends_with_it(running: Ga
     running.told.take()
     running.relay.interrupted(CHAT)
     assert running.relay.may_clarify("q1") is None
-    assert running.relay.asking_sessions() == {f"key of {CHAT}"}
+    assert running.relay.waiting_questions(CHAT) == ["q1"]
     if retired:
         running.relay.clarification_over("q1")
     tool_over(running, "c1", status="success", result='{"outcome": "cancelled"}')
     assert running.told.calls[:-1] == [closed("q1", DecisionSource.RUN_END)]
     assert outcomes(running) == [("c1", Outcome.CANCELLED, False)]
+
+
+def test_two_chats_whose_calls_have_the_same_name(running: Gateway) -> None:
+    """Some models number their calls in each run: the end of one ends no question of another chat."""
+    running.begin(OTHER, "m2", key=2)
+    for key, chat in (("q1", CHAT), ("q2", OTHER)):
+        tool(running, "call_0", "clarify", chat=chat)
+        running.ask(key, chat)
+    running.relay.clarification_answered("q1")
+    tool_over(running, "call_0")
+    assert running.relay.waiting_questions() == ["q2"]
+    running.hook("post_tool_call", tool_name="other", status="success", result="")
+    assert running.relay.waiting_questions() == ["q2"]
 
 
 def test_a_clarification_that_was_answered_before_the_stop_has_its_answer(running: Gateway) -> None:
@@ -791,7 +804,7 @@ def test_what_waits_is_forgotten_with_the_chats_last_envelope(running: Gateway) 
     assert [call[0] for call in running.told.take()] == ["run_ended"]
     running.relay.processing_completed(CHAT, 2, "SUCCESS")
     assert running.told.take() == [closed("q1", DecisionSource.RUN_END)]
-    assert running.relay.asking_sessions() == {f"key of {OTHER}"}
+    assert running.relay.waiting_questions() == ["q2"]
     running.relay.shut_down()
     assert closed("q2", DecisionSource.RUN_END, conversation_of(OTHER)) in running.told.calls
 
@@ -834,6 +847,7 @@ def test_a_ghosts_subagents_are_not_seen(running: Gateway) -> None:
     running.told.take()
     subagent(running, "k1", parent_turn=running._turn[CHAT])
     running.relay.hook("pre_tool_call", {"session_id": "k1", "tool_call_id": "c1", "tool_name": "terminal"}, "")
+    subagent(running, "k2", parent="k1", parent_turn="k1:t:1")
     running.relay.hook("subagent_stop", {"child_session_id": "k1"}, "")
     assert running.told.calls == []
 

@@ -90,7 +90,9 @@ class Phone:
 
     async def ask(self, type_: str, **fields: Any) -> dict[str, Any]:
         assert self.line is not None
-        answer = await self.line.request(type_, **fields)
+        self.line.send({"type": type_, "id": "asked", **fields})
+        while (answer := await self.line.receive()).get("id") != "asked":
+            self.apply(answer)
         request, result = structure({"type": type_, "id": answer["id"], **fields}), structure(answer)
         assert isinstance(request, Request)
         if isinstance(result, Result):
@@ -313,8 +315,11 @@ async def play(seed: int) -> None:
         for name in world.names:
             for phone in (*world.phones, reader):
                 await phone.whole_history(name)
-        for phone in (*world.phones, reader):
-            await phone.in_step(world.chance)
+        clients = (*world.phones, reader)
+        # What waited for Hermes may be handed over meanwhile.
+        while {phone.state.cursor for phone in clients} != {world.server.published_seq}:
+            for phone in clients:
+                await phone.in_step(world.chance)
         told = [{kind: shown(phone.state)[kind] for kind in KINDS} for phone in (*world.phones, reader)]
         assert told[0] == told[2], f"seed {seed}: the first client"
         assert told[1] == told[2], f"seed {seed}: the second client"
