@@ -7,10 +7,11 @@ docs/limitations.md lists each.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
         def __init__(self, config: Any, platform: Any) -> None: ...
         def build_source(self, chat_id: str, **described: Any) -> Source: ...
+        def set_message_handler(self, handler: Any) -> None: ...
         def _mark_connected(self) -> None: ...
         def _mark_disconnected(self) -> None: ...
         def _set_fatal_error(self, code: str, message: str, *, retryable: bool) -> None: ...
@@ -387,11 +389,21 @@ def resolve_clarification(clarify_id: str, answer: str) -> bool:
         return bool(clarify_gateway.resolve_gateway_clarify(clarify_id, answer))
 
 
-async def cancel_confirmation(session_key: str, confirm_id: str) -> None:
-    """Say no to what Hermes wants confirmed before it obeys a command."""
+async def confirm(session_key: str, confirm_id: str, *, yes: bool) -> None:
+    """Answer what Hermes wants confirmed before it obeys a command; never for good, which would change its settings."""
     from tools import slash_confirm
 
-    await slash_confirm.resolve(session_key, confirm_id, "cancel")
+    await slash_confirm.resolve(session_key, confirm_id, "once" if yes else "cancel")
+
+
+def command(text: str, source: Any, message_id: str) -> MessageEvent:
+    """A command of Pheby's own."""
+    from gateway.platforms import base
+
+    event: MessageEvent = base.MessageEvent(
+        text=text, message_type=base.MessageType.TEXT, source=source, message_id=message_id
+    )
+    return event
 
 
 def interrupt_subagent(subagent_id: str) -> bool:
@@ -434,24 +446,87 @@ def owned_rows(
 
     Rows are read only for one chat. Public reads only, each short: a held read stalls a turn on some SQLite builds.
     """
-    from hermes_state import SessionDB
-
-    if not database.exists():
-        return []
-    store = SessionDB(database, read_only=True)
-    try:
-        options: dict[str, Any] = {"include_children": True, "project_compression_tips": False}
-        options |= {"include_archived": True, "compact_rows": True, "limit": 100_000}
-        known = inspect.signature(store.list_sessions_rich).parameters
-        sessions = store.list_sessions_rich(
-            source=platform_name, **{name: value for name, value in options.items() if name in known}
-        )
-        sessions = sorted(
-            (found for found in sessions if found.get("chat_id") and chat_id in (None, found["chat_id"])),
-            key=lambda found: found.get("started_at") or 0,
-        )
+    with _sessions(database) as store:
+        if store is None:
+            return []
+        sessions = _owned(store, platform_name, chat_id)
         if chat_id is None:
             return [(found, []) for found in sessions]
         return [(found, store.get_messages(found["id"], include_inactive=True)) for found in sessions]
+
+
+def set_title(database: Path, platform_name: str, chat_id: str, title: str) -> bool:
+    """Give the newest session of a chat a title; False when another chat's has it. Blocks."""
+    with _sessions(database, read_only=False) as store:
+        sessions = [] if store is None else _owned(store, platform_name, chat_id)
+        if store is None or not sessions:
+            return True
+        newest = next((found for found in reversed(sessions) if not found.get("ended_at")), sessions[-1])
+        for older in sessions:
+            if older["id"] != newest["id"] and older.get("title") == title:
+                # Titles are unique over all sessions; this one's earlier ones give theirs up.
+                store.set_session_title(older["id"], "")
+        try:
+            store.set_session_title(newest["id"], title)
+        except ValueError:
+            return False
+        return True
+
+
+def delete_sessions(database: Path, platform_name: str, chat_id: str) -> bool:
+    """Delete every session of a chat; whether none is left. Blocks."""
+    with _sessions(database, read_only=False) as store:
+        if store is None:
+            return True
+        wanted = {"include_compression_chain": True, "exclude_active_write_guards": True}
+        known = inspect.signature(store.delete_session).parameters
+        options = {name: value for name, value in wanted.items() if name in known}
+        for found in _owned(store, platform_name, chat_id):
+            store.delete_session(found["id"], **options)
+        return not _owned(store, platform_name, chat_id)
+
+
+@contextlib.contextmanager
+def _sessions(database: Path, *, read_only: bool = True) -> Iterator[Any]:
+    """Hermes's store of sessions; None when there is none yet."""
+    from hermes_state import SessionDB
+
+    if not database.exists():
+        yield None
+        return
+    store = SessionDB(database, read_only=read_only)
+    try:
+        yield store
     finally:
         store.close()
+
+
+def _owned(store: Any, platform_name: str, chat_id: str | None) -> list[dict[str, Any]]:
+    """The sessions of this platform (of one chat), oldest first."""
+    options: dict[str, Any] = {"include_children": True, "project_compression_tips": False}
+    options |= {"include_archived": True, "compact_rows": True, "limit": 100_000}
+    known = inspect.signature(store.list_sessions_rich).parameters
+    sessions = store.list_sessions_rich(
+        source=platform_name, **{name: value for name, value in options.items() if name in known}
+    )
+    return sorted(
+        (found for found in sessions if found.get("chat_id") and chat_id in (None, found["chat_id"])),
+        key=lambda found: found.get("started_at") or 0,
+    )
+
+
+@dataclass(frozen=True)
+class SessionStore:
+    """The sessions of one platform in one profile's database (port.SessionStore)."""
+
+    database: Path
+    platform: str
+
+    def read(self, chat_id: str | None) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        return owned_rows(self.database, self.platform, chat_id)
+
+    def set_title(self, chat_id: str, title: str) -> bool:
+        return set_title(self.database, self.platform, chat_id, title)
+
+    def delete(self, chat_id: str) -> bool:
+        return delete_sessions(self.database, self.platform, chat_id)

@@ -20,7 +20,7 @@ from . import PLATFORM, _hermes
 from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
 from .config import PluginConfig, read_config
 from .hooks import HookRelay
-from .port import HermesSide, sessions_reader
+from .port import HermesSide
 from .questions import answer
 from .relay import Relay
 from .tool_calls import redactor
@@ -61,8 +61,15 @@ class PhebyAdapter(BasePlatformAdapter):
         self._server: Server | None = None
         self._listener: Listener | None = None
         self._relay: Relay | None = None
+        self._handler: Any = None
+        self._commanded: set[str] = set()
+        """Chats in which a command of Pheby's own is on its way."""
 
     # Hermes: life cycle
+
+    def set_message_handler(self, handler: Any) -> None:
+        super().set_message_handler(handler)
+        self._handler = handler
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:
         if isinstance(self._settings, ConfigError):
@@ -89,8 +96,7 @@ class PhebyAdapter(BasePlatformAdapter):
 
     async def _start(self, settings: PluginConfig) -> None:
         self._loop = asyncio.get_running_loop()
-        reader = sessions_reader(_hermes.owned_rows, self._home / "state.db", PLATFORM)
-        port = HermesSide(self, self._features, reader)
+        port = HermesSide(self, self._features, _hermes.SessionStore(self._home / "state.db", PLATFORM))
         self._server = Server(ServerConfig(storage=settings.storage), port, settings.authenticator)
         await self._server.start()
         self._relay = Relay(
@@ -133,6 +139,8 @@ class PhebyAdapter(BasePlatformAdapter):
             tools=_hermes.fires("pre_tool_call", "post_tool_call"),
             approvals=_hermes.approvals_offered() and _hermes.fires("pre_approval_request", "post_approval_response"),
             subagents=_hermes.fires("subagent_start", "subagent_stop"),
+            rename=True,
+            delete=True,
             clarifications=_hermes.clarifications_offered(),
         )
 
@@ -243,9 +251,8 @@ class PhebyAdapter(BasePlatformAdapter):
     async def send_slash_confirm(
         self, chat_id: str, title: str, message: str, session_key: str, confirm_id: str, metadata: Any = None
     ) -> SendResult:
-        """Refused by rule: text of the owner is never a command, so nobody here has asked for what this confirms."""
-        log.warning("confirmation.refused")
-        await _hermes.cancel_confirmation(session_key, confirm_id)
+        """Answered by rule: text of the owner is never a command, so only what Pheby itself asks for is confirmed."""
+        await _hermes.confirm(session_key, confirm_id, yes=chat_id in self._commanded)
         return SendResult(success=True, message_id=confirm_id)
 
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
@@ -306,12 +313,12 @@ class PhebyAdapter(BasePlatformAdapter):
         return not _hermes.session_busy(self, f":{PLATFORM}:dm:{chat_id}")
 
     async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
-        source = self.build_source(
-            chat_id, chat_name=f"Pheby {chat_id}", chat_type="dm", user_id=OWNER, user_name=OWNER
-        )
-        await self.handle_message(_hermes.typed_event(neutralise(text), source, message_id))
+        await self.handle_message(_hermes.typed_event(neutralise(text), self._source(chat_id), message_id))
         if self._relay is not None:
             self._relay.handed_over(chat_id, message_id)
+
+    def _source(self, chat_id: str) -> Any:
+        return self.build_source(chat_id, chat_name=f"Pheby {chat_id}", chat_type="dm", user_id=OWNER, user_name=OWNER)
 
     def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
         relay = self._relay
@@ -340,6 +347,16 @@ class PhebyAdapter(BasePlatformAdapter):
     def interrupt_subagent(self, key: str) -> bool:
         subagent_id = self._relay.subagents.hermes_id(key) if self._relay is not None else None
         return subagent_id is not None and _hermes.interrupt_subagent(subagent_id)
+
+    async def reset(self, chat_id: str) -> None:
+        """Have Hermes begin a new session in a chat: else 0.19 keeps the agent, and with it the old conversation."""
+        self._commanded.add(chat_id)
+        try:
+            event = _hermes.command("/new", self._source(chat_id), secrets.token_hex(8))
+            # By the handler alone: no turn begins, and what it answers is for nobody.
+            await self._handler(event)
+        finally:
+            self._commanded.discard(chat_id)
 
     async def interrupt(self, chat_id: str) -> None:
         suffix = f":{PLATFORM}:dm:{chat_id}"

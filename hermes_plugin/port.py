@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pheby_protocol.ids import ConversationId, MessageId
@@ -17,6 +16,7 @@ from pheby_server.ports import (
     HermesFeatures,
     HermesMessage,
     LiveMessage,
+    TitleTaken,
     Unavailable,
 )
 
@@ -26,6 +26,8 @@ from .history import HistoryRow, history
 
 GATE_SECONDS: Final = 0.05
 GUARD_SECONDS: Final = 0.01
+RECHECK_SECONDS: Final = 3.0
+DELETIONS: Final = 3
 
 Sessions = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
@@ -45,6 +47,9 @@ class Gateway(Protocol):
     async def interrupt(self, chat_id: str) -> None:
         """Stop what Hermes does in a chat."""
 
+    async def reset(self, chat_id: str) -> None:
+        """Have Hermes begin anew in a chat that is free."""
+
     def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
         """Decide one question; False when Hermes did not take the answer, or it might reach another question."""
 
@@ -55,15 +60,27 @@ class Gateway(Protocol):
         """Stop one subagent; False when it cannot be stopped."""
 
 
+class SessionStore(Protocol):
+    """One profile's sessions of one platform. Every call blocks, and is short."""
+
+    def read(self, chat_id: str | None) -> Sessions:
+        """The sessions (of one chat), each with its rows, oldest first; rows for one chat only."""
+
+    def set_title(self, chat_id: str, title: str) -> bool:
+        """Give a chat a title; False when another has it."""
+
+    def delete(self, chat_id: str) -> bool:
+        """Delete a chat's sessions; whether none is left."""
+
+
 class HermesSide:
     """The HermesPort of one adapter. Database reads run in threads and are short."""
 
-    def __init__(
-        self, gateway: Gateway, features: Callable[[], HermesFeatures], read: Callable[[str | None], Sessions]
-    ) -> None:
+    def __init__(self, gateway: Gateway, features: Callable[[], HermesFeatures], sessions: SessionStore) -> None:
         self._gateway = gateway
         self._probe = features
-        self._read = read
+        self._sessions = sessions
+        self._read = sessions.read
 
     @property
     def features(self) -> HermesFeatures:
@@ -115,6 +132,23 @@ class HermesSide:
         sessions = [session for session, _ in await asyncio.to_thread(self._read, chat_id)]
         return _described(chat_id, sessions) if sessions else None
 
+    async def rename(self, conversation_id: ConversationId, title: str) -> None:
+        if not await asyncio.to_thread(self._sessions.set_title, chat_of(conversation_id), title):
+            raise TitleTaken
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        chat_id = chat_of(conversation_id)
+        for _ in range(DELETIONS):
+            if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
+                raise Unavailable
+            if not await asyncio.to_thread(self._read, chat_id):
+                return
+            await self._gateway.reset(chat_id)
+            await asyncio.to_thread(self._sessions.delete, chat_id)
+            # A turn that was on its way out may have written its last rows after all.
+            await asyncio.sleep(RECHECK_SECONDS)
+        raise Unavailable
+
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         return [
             HermesMessage(
@@ -164,10 +198,3 @@ def _described(chat_id: str, generations: Sequence[dict[str, Any]]) -> HermesCon
 
 def _milliseconds(seconds: object) -> int:
     return int(seconds * 1_000) if isinstance(seconds, int | float) else 0
-
-
-def sessions_reader(
-    read: Callable[[Path, str, str | None], Sessions], database: Path, platform: str
-) -> Callable[[str | None], Sessions]:
-    """A reader of one profile's database."""
-    return lambda chat_id: read(database, platform, chat_id)

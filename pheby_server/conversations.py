@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -11,13 +12,28 @@ import attrs
 from pheby_protocol import limits
 from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import ClientConversationId, ConversationId, HistoryId, ListCursor, Position, RunId, Time
-from pheby_protocol.messages.conversation import Conversation, ConversationCreated, ConversationUpdated, TitleSource
+from pheby_protocol.messages.connection import ErrorDetails
+from pheby_protocol.messages.conversation import (
+    Conversation,
+    ConversationCreated,
+    ConversationDeleted,
+    ConversationUpdated,
+    TitleSource,
+)
 from pheby_protocol.messages.message import Message
 
 from .boundary import RequestError, sendable
-from .ports import Clock, HermesConversation, HermesPort, IdSource
+from .ports import Clock, HermesConversation, HermesPort, IdSource, TitleTaken
 from .sequencer import Change, Sequencer
-from .stores import Store, read_conversations, save_conversation
+from .stores import (
+    Store,
+    Tombstone,
+    delete_conversation,
+    read_conversations,
+    read_tombstones,
+    save_conversation,
+    save_tombstone,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +63,22 @@ class ConversationDesk:
         self._all: dict[ConversationId, Conversation] = {}
         self._by_client_id: dict[ClientConversationId, ConversationId] = {}
         self._refreshed_at = float("-inf")
+        self._deleting: set[ConversationId] = set()
+        self._deleted: dict[ConversationId, Tombstone] = {}
+        self._deleted_client_ids: set[ClientConversationId] = set()
 
     async def load(self) -> None:
         """Read what is stored."""
         for conversation in await self._store.read(read_conversations()):
             self._remember(conversation)
+        for tombstone in await self._store.read(read_tombstones()):
+            self._bury(tombstone)
+
+    def _bury(self, tombstone: Tombstone) -> None:
+        self._deleted[tombstone.conversation_id] = tombstone
+        if tombstone.client_conversation_id is not None:
+            self._deleted_client_ids.add(tombstone.client_conversation_id)
+            self._by_client_id.pop(tombstone.client_conversation_id, None)
 
     def _remember(self, conversation: Conversation) -> None:
         self._all[conversation.conversation_id] = conversation
@@ -61,12 +88,14 @@ class ConversationDesk:
     def get(self, conversation_id: ConversationId) -> Conversation:
         """The conversation. Raises RequestError not_found."""
         found = self._all.get(conversation_id)
-        if found is None:
+        if found is None or conversation_id in self._deleting:
             raise RequestError(ErrorCode.NOT_FOUND, "There is no such conversation.")
         return found
 
     async def create(self, client_id: ClientConversationId, title: str | None) -> Conversation:
-        """A new conversation, or the one that this client id made before."""
+        """A new conversation, or the one that this client id made before. Raises RequestError: deleted since."""
+        if client_id in self._deleted_client_ids:
+            raise RequestError(ErrorCode.NOT_FOUND, "That conversation was deleted.")
         while client_id in self._by_client_id:
             # It may still be on its way to the store, and may fail there.
             await self._sequencer.settled()
@@ -94,7 +123,7 @@ class ConversationDesk:
 
     def ensure(self, conversation_id: ConversationId) -> Change:
         """Make sure that a conversation which Hermes speaks of exists here."""
-        if conversation_id in self._all:
+        if conversation_id in self._all or conversation_id in self._deleted:
             return Change()
         now = Time(self._clock.now_ms())
         return self._created(
@@ -117,7 +146,7 @@ class ConversationDesk:
 
     def update(self, conversation: Conversation) -> Change:
         """Store and announce a conversation whose fields changed; nothing when none did."""
-        if conversation == self._all.get(conversation.conversation_id):
+        if conversation.conversation_id in self._deleted or conversation == self._all.get(conversation.conversation_id):
             return Change()
         conversation = attrs.evolve(conversation, updated_at=Time(self._clock.now_ms()))
         self._remember(conversation)
@@ -126,7 +155,9 @@ class ConversationDesk:
 
     def message_added(self, message: Message) -> Change:
         """A message with a place in the history came: it moves the conversation up in the list."""
-        conversation = self._all[message.conversation_id]
+        conversation = self._all.get(message.conversation_id)
+        if conversation is None:
+            return Change()
         return self.update(
             attrs.evolve(
                 conversation,
@@ -138,13 +169,15 @@ class ConversationDesk:
 
     def item_added(self, conversation_id: ConversationId, position: Position) -> Change:
         """Something other than a message came into the history: it moves the head, and not the conversation."""
-        conversation = self._all[conversation_id]
+        conversation = self._all.get(conversation_id)
+        if conversation is None:
+            return Change()
         return self.update(attrs.evolve(conversation, history_head=max(conversation.history_head, position)))
 
     def message_ended(self, message: Message) -> Change:
         """A message's text is whole: the newest one is the preview."""
-        conversation = self._all[message.conversation_id]
-        if message.position != conversation.history_head:
+        conversation = self._all.get(message.conversation_id)
+        if conversation is None or message.position != conversation.history_head:
             return Change()
         return self.update(
             attrs.evolve(conversation, last_message_preview=_preview(message.text) or conversation.last_message_preview)
@@ -152,7 +185,8 @@ class ConversationDesk:
 
     def run_active(self, conversation_id: ConversationId, run_id: RunId | None) -> Change:
         """A run became the active one, or (None) there is none any more."""
-        return self.update(attrs.evolve(self._all[conversation_id], active_run_id=run_id))
+        conversation = self._all.get(conversation_id)
+        return Change() if conversation is None else self.update(attrs.evolve(conversation, active_run_id=run_id))
 
     async def refresh(self, *, force: bool = False) -> None:
         """Take over conversations and titles that only Hermes knows yet."""
@@ -166,14 +200,78 @@ class ConversationDesk:
         if change != Change():
             await self._sequencer.log(change)
 
+    async def rename(self, conversation_id: ConversationId, title: str) -> Conversation:
+        """Give a conversation the owner's title. Raises RequestError invalid_title, title_conflict, not_found."""
+        title = clean_title(title)
+        self.get(conversation_id)
+        for other in self._all.values():
+            if other.title == title and other.conversation_id != conversation_id:
+                details = ErrorDetails(conversation_id=other.conversation_id)
+                raise RequestError(ErrorCode.TITLE_CONFLICT, details=details)
+        try:
+            await self._port.rename(conversation_id, title)
+        except TitleTaken:
+            raise RequestError(ErrorCode.TITLE_CONFLICT) from None
+        known = self.get(conversation_id)
+        renamed = attrs.evolve(known, title=title, title_source=TitleSource.MANUAL)
+        await self._sequencer.log(self.update(renamed), durable=True)
+        return self.get(conversation_id)
+
+    # Deletion
+
+    def is_deleted(self, conversation_id: ConversationId) -> bool:
+        """Whether nothing is told of a conversation any more."""
+        return conversation_id in self._deleted
+
+    def unforgotten(self) -> list[ConversationId]:
+        """Deleted ones of which Hermes may still have something."""
+        return [name for name, tombstone in self._deleted.items() if not tombstone.forgotten]
+
+    def begin_deletion(self, conversation_id: ConversationId) -> None:
+        """From now on nobody can ask for it. Raises RequestError not_found."""
+        self.get(conversation_id)
+        self._deleting.add(conversation_id)
+
+    async def finish_deletion(self, conversation_id: ConversationId) -> None:
+        """Delete it with all that is stored of it, and tell; when that cannot be stored, it is there again."""
+        # What was told of it before is in the log by now, and goes with the rest.
+        await self._sequencer.settled()
+        conversation = self._all.pop(conversation_id)
+        tombstone = Tombstone(conversation_id, conversation.client_conversation_id, forgotten=False)
+        self._bury(tombstone)
+        event = partial(ConversationDeleted, conversation_id=conversation_id)
+        writes = (delete_conversation(conversation_id), save_tombstone(tombstone))
+        try:
+            await self._sequencer.log(Change((event,), writes), durable=True)
+        except Exception:
+            del self._deleted[conversation_id]
+            self._deleted_client_ids.discard(conversation.client_conversation_id)
+            self._remember(conversation)
+            raise
+        finally:
+            self._deleting.discard(conversation_id)
+
+    async def forgotten(self, conversation_id: ConversationId) -> None:
+        """Hermes has nothing of a deleted conversation any more."""
+        self._deleted[conversation_id] = attrs.evolve(self._deleted[conversation_id], forgotten=True)
+        await self._sequencer.log(Change(writes=(save_tombstone(self._deleted[conversation_id]),)))
+
     async def refresh_title(self, conversation_id: ConversationId) -> None:
-        """Take over the title that Hermes made for a conversation."""
+        """Take over the title that Hermes made for a conversation, or give it the owner's."""
         found = await self._port.conversation(conversation_id)
+        known = self._all.get(conversation_id)
+        if found is not None and known is not None and known.title_source is TitleSource.MANUAL:
+            if found.title != known.title:
+                with contextlib.suppress(TitleTaken):
+                    await self._port.rename(conversation_id, known.title)
+            return
         if found is not None and (change := self._take_over(found)) != Change():
             await self._sequencer.log(change)
 
     def _take_over(self, found: HermesConversation) -> Change:
         known = self._all.get(found.conversation_id)
+        if found.conversation_id in self._deleted:
+            return Change()
         title = sendable(found.title)[: limits.MAX_TITLE_CHARS]
         if known is None:
             return self._created(

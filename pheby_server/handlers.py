@@ -24,6 +24,7 @@ from .approvals import ApprovalDesk
 from .boundary import RequestError
 from .clarifications import ClarificationDesk
 from .conversations import ConversationDesk
+from .deletion import DeletionDesk
 from .ports import Clock
 from .runs import RunDesk
 from .transcript import Transcript
@@ -39,6 +40,7 @@ class Desks(Protocol):
     runs: RunDesk
     approvals: ApprovalDesk
     clarifications: ClarificationDesk
+    deletions: DeletionDesk
     clock: Clock
 
     @property
@@ -133,6 +135,18 @@ async def _create(desks: Desks, request: conversation.ConversationCreate, _: Cal
     return conversation.ConversationCreateResult(id=request.id, conversation=made, as_of_seq=desks.published_seq)
 
 
+@_handles(conversation.ConversationRename, AccessMode.MANAGE)
+async def _rename(desks: Desks, request: conversation.ConversationRename, _: Caller) -> Result:
+    renamed = await desks.conversations.rename(request.conversation_id, request.title)
+    return conversation.ConversationRenameResult(id=request.id, conversation=renamed, as_of_seq=desks.published_seq)
+
+
+@_handles(conversation.ConversationDelete, AccessMode.FULL)
+async def _delete(desks: Desks, request: conversation.ConversationDelete, _: Caller) -> Result:
+    await desks.deletions.delete(request.conversation_id)
+    return conversation.ConversationDeleteResult(id=request.id)
+
+
 @_handles(message.MessageSend, AccessMode.MANAGE)
 async def _send(desks: Desks, request: message.MessageSend, _: Caller) -> Result:
     receipt = await desks.runs.send(request.conversation_id, request.client_message_id, request.text, request.if_busy)
@@ -186,8 +200,6 @@ async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
 
 
 for _cls, _access in (
-    (conversation.ConversationRename, AccessMode.MANAGE),
-    (conversation.ConversationDelete, AccessMode.FULL),
     (attachment.AttachmentGet, AccessMode.READ_ONLY),
     (model.ModelList, AccessMode.READ_ONLY),
     (model.ModelSelect, AccessMode.FULL),

@@ -20,6 +20,10 @@ class Unavailable(Exception):  # noqa: N818 - names what is the case, not a faul
     """Hermes cannot do that now; the caller may try again."""
 
 
+class TitleTaken(Exception):  # noqa: N818 - names what is the case, not a fault
+    """Another conversation of Hermes's has that title."""
+
+
 @attrs.frozen(kw_only=True)
 class HermesFeatures:
     """What this Hermes can do, as probed; becomes the capabilities in `welcome`."""
@@ -31,6 +35,8 @@ class HermesFeatures:
     approvals: bool = False
     clarifications: bool = False
     subagents: bool = False
+    rename: bool = False
+    delete: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -210,6 +216,12 @@ class HermesPort(Protocol):
 
     async def conversation(self, conversation_id: ConversationId) -> HermesConversation | None:
         """One conversation, or None when Hermes has stored nothing of it yet."""
+
+    async def rename(self, conversation_id: ConversationId, title: str) -> None:
+        """Give a conversation a title; nothing where Hermes has stored nothing of it yet. Raises TitleTaken."""
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        """Stop what goes on in a conversation and forget all of it; again is harmless. Raises Unavailable: not yet."""
 
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         """The messages that exist for the owner, oldest first, over all of Hermes's sessions of the conversation."""

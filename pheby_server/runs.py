@@ -117,6 +117,7 @@ class Conversations(Protocol):
 
     def get(self, conversation_id: ConversationId) -> Conversation: ...
     def ensure(self, conversation_id: ConversationId) -> Change: ...
+    def is_deleted(self, conversation_id: ConversationId) -> bool: ...
     def message_added(self, message: Message) -> Change: ...
     def message_ended(self, message: Message) -> Change: ...
     def run_active(self, conversation_id: ConversationId, run_id: RunId | None) -> Change: ...
@@ -152,6 +153,7 @@ class Subagents(Protocol):
 
     def open(self) -> tuple[Run, ...]: ...
     def named(self, key: str) -> Run | None: ...
+    def of(self, conversation_id: ConversationId) -> list[tuple[str, Run]]: ...
     def key_of(self, run_id: RunId) -> str | None: ...
     def started(self, conversation_id: ConversationId, start: SubagentStart, active: Run | None) -> Change: ...
     def tool_started(self, key: str, tool: ToolStart) -> Change: ...
@@ -252,6 +254,8 @@ class RunDesk:
         """Content digest and receipt of every send."""
         self._fenced: deque[MessageId] = deque(maxlen=_FENCED)
         """Sends whose runs were ended before Hermes began them: what it says of them is not told."""
+        self._idle: dict[ConversationId, asyncio.Event] = {}
+        """Who waits for a lane to be free."""
         self._dirty: set[MessageId] = set()
         self._checkpoint_timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -388,12 +392,35 @@ class RunDesk:
         cancelled = RunResult(outcome=Outcome.CANCELLED)
         # What Hermes does not end in time is ended for the clients.
         self._clock.call_later(CANCEL_SECONDS, lambda: self.subagent_ended(run.conversation_id, key, cancelled))
-        try:
-            await self._port.interrupt_subagent(run.conversation_id, key)
-        except Exception as failure:
-            log.error("interrupt.failed", exc_info=failure)
+        await self._stop_subagent(run.conversation_id, key)
         await self._sequencer.settled()
         return self._subagents.named(key) or (await self._store.read(read_runs([run.run_id])))[0]
+
+    async def end_all(self, conversation_id: ConversationId) -> None:
+        """End everything of a conversation, because it is deleted; returns when nothing is open there."""
+        for key, run in self._subagents.of(conversation_id):
+            self._spawn(self._stop_subagent(conversation_id, key))
+            over = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.DELETED)
+            self.subagent_ended(run.conversation_id, key, over)
+        lane = self._lanes.get(conversation_id)
+        if lane is None or not lane.busy:
+            return
+        idle = self._idle.setdefault(conversation_id, asyncio.Event())
+        for run_id in list(self._runs_of(lane)):
+            self._cancel(lane, run_id, RunReason.DELETED)
+        await idle.wait()
+
+    def forget(self, conversation_id: ConversationId) -> None:
+        """Forget the sends of a conversation that was deleted."""
+        self._receipts = {
+            name: known for name, known in self._receipts.items() if known[1].conversation_id != conversation_id
+        }
+
+    async def _stop_subagent(self, conversation_id: ConversationId, key: str) -> None:
+        try:
+            await self._port.interrupt_subagent(conversation_id, key)
+        except Exception as failure:
+            log.error("interrupt.failed", exc_info=failure)
 
     def receipt(self, client_message_id: ClientMessageId) -> Receipt:
         """What became of a send. Raises RequestError not_found when it was never admitted."""
@@ -565,6 +592,8 @@ class RunDesk:
             self._spawn(self._hand_over(lane, send))
         elif not lane.busy:
             self._lanes.pop(lane.conversation_id, None)
+            if (idle := self._idle.pop(lane.conversation_id, None)) is not None:
+                idle.set()
 
     async def _hand_over(self, lane: _Lane, send: _Send) -> None:
         try:
@@ -648,7 +677,7 @@ class RunDesk:
     # From Hermes (GatewayEvents)
 
     def run_started(self, conversation_id: ConversationId, message_id: MessageId | None, origin: Origin) -> RunId:
-        if message_id in self._fenced:
+        if message_id in self._fenced or self._conversations.is_deleted(conversation_id):
             self._spawn(self._ask_to_stop(conversation_id))
             return RunId(f"run_{self._ids.token()}")
         change = self._conversations.ensure(conversation_id)
@@ -779,6 +808,8 @@ class RunDesk:
             self._sequencer.log(self._tools.ended(lane.run.run_id, result))
 
     def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
+        if self._conversations.is_deleted(conversation_id):
+            return
         lane = self._lanes.get(conversation_id)
         change = self._conversations.ensure(conversation_id)
         active = lane.run if lane is not None else None
@@ -791,6 +822,8 @@ class RunDesk:
             self._sequencer.log(change + self._end_run(run, result)[1])
 
     def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
+        if self._conversations.is_deleted(conversation_id):
+            return
         lane = self._lane(conversation_id)
         change = self._conversations.ensure(conversation_id)
         change += self._approvals.requested(conversation_id, lane.run.run_id if lane.run else None, prompt)
@@ -806,6 +839,8 @@ class RunDesk:
         self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
 
     def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
+        if self._conversations.is_deleted(conversation_id):
+            return
         lane = self._lane(conversation_id)
         change = self._conversations.ensure(conversation_id)
         change += self._clarifications.requested(conversation_id, lane.run.run_id if lane.run else None, prompt)
@@ -941,6 +976,8 @@ class RunDesk:
         self._next(lane)
 
     def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
+        if self._conversations.is_deleted(conversation_id):
+            return self._messages.new_message_id()
         change = self._conversations.ensure(conversation_id)
         now = Time(self._clock.now_ms())
         message = Message(

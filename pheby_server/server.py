@@ -36,6 +36,7 @@ from .auth import Authenticator
 from .clarifications import ClarificationDesk
 from .config import ServerConfig
 from .conversations import ConversationDesk
+from .deletion import DeletionDesk
 from .event_log import EventLog
 from .ports import Clock, GatewayEvents, HermesPort, IdSource
 from .runs import RunDesk
@@ -77,6 +78,7 @@ class Server:
     approvals: ApprovalDesk
     clarifications: ClarificationDesk
     runs: RunDesk
+    deletions: DeletionDesk
 
     def __init__(
         self,
@@ -122,6 +124,7 @@ class Server:
             await self._load(undo)
             undo.pop_all()
         self.runs.start()
+        self.deletions.start()
         self.phase = Phase.SERVING
         log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
 
@@ -168,6 +171,7 @@ class Server:
             self._ids,
             self.config.max_text_chars,
         )
+        self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript)
         self.transcript.is_busy = self.runs.is_busy
         self.approvals.go_on = self.clarifications.go_on = self.runs.go_on
         await self.conversations.load()
@@ -194,6 +198,7 @@ class Server:
             log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
         for task in self._replays:
             task.cancel()
+        await self.deletions.stop()
         await self.runs.stop()
         await self._sequencer.stop()
         with contextlib.suppress(Exception):
@@ -278,6 +283,8 @@ class Server:
                     "approvals": features.approvals,
                     "clarifications": features.clarifications,
                     "subagents": features.subagents,
+                    "rename": features.rename,
+                    "delete": features.delete,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },

@@ -34,6 +34,7 @@ from .ports import (
     Outcome,
     RunResult,
     SubagentStart,
+    TitleTaken,
     ToolResult,
     ToolStart,
     Unavailable,
@@ -132,6 +133,7 @@ def echo(text: str) -> Iterable[Step]:
 class _Rows:
     title: str
     created_at: int
+    title_source: TitleSource = TitleSource.GENERATED
     messages: list[HermesMessage] = attrs.field(factory=list)
 
 
@@ -158,6 +160,8 @@ class SimulatedHermes:
             approvals=True,
             clarifications=True,
             subagents=True,
+            rename=True,
+            delete=True,
         )
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
@@ -244,6 +248,18 @@ class SimulatedHermes:
         rows = self._rows.get(conversation_id)
         return None if rows is None else self._described(conversation_id, rows)
 
+    async def rename(self, conversation_id: ConversationId, title: str) -> None:
+        if any(rows.title == title and name != conversation_id for name, rows in self._rows.items()):
+            raise TitleTaken
+        if conversation_id in self._rows:
+            rows = self._rows[conversation_id]
+            rows.title, rows.title_source = title, TitleSource.MANUAL
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        await self.interrupt(conversation_id)
+        await self.ready(conversation_id)
+        self._rows.pop(conversation_id, None)
+
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         rows = self._rows.get(conversation_id)
         return [] if rows is None else list(rows.messages)
@@ -264,7 +280,7 @@ class SimulatedHermes:
         return HermesConversation(
             conversation_id=conversation_id,
             title=rows.title,
-            title_source=TitleSource.GENERATED,
+            title_source=rows.title_source,
             created_at=rows.created_at,
             last_activity_at=rows.messages[-1].created_at if rows.messages else rows.created_at,
         )

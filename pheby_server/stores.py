@@ -19,7 +19,17 @@ from typing import Final, TypeVar
 import attrs
 
 from pheby_protocol.codec import decode_object, encode_object
-from pheby_protocol.ids import ApprovalId, ClarificationId, ConversationId, MessageId, Position, RunId, Seq, Time
+from pheby_protocol.ids import (
+    ApprovalId,
+    ClarificationId,
+    ClientConversationId,
+    ConversationId,
+    MessageId,
+    Position,
+    RunId,
+    Seq,
+    Time,
+)
 from pheby_protocol.limits import MAX_INTEGER
 from pheby_protocol.messages.approval import Approval, PromptStatus
 from pheby_protocol.messages.clarification import Clarification
@@ -90,6 +100,9 @@ CREATE INDEX clarifications_open ON clarifications (ended) WHERE ended = 0;
 ALTER TABLE runs ADD COLUMN anchor INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX runs_by_anchor ON runs (conversation_id, anchor);
 ALTER TABLE events ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tombstones (
+  conversation_id TEXT PRIMARY KEY, client_conversation_id TEXT, forgotten INTEGER NOT NULL
+) WITHOUT ROWID;
 """,
 )
 """From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
@@ -371,6 +384,42 @@ def save_conversation(conversation: Conversation) -> Write:
         "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT (conversation_id) DO UPDATE SET body = excluded.body",
         row,
     )
+
+
+@attrs.frozen
+class Tombstone:
+    """A conversation that was deleted; `forgotten`: by Hermes, too."""
+
+    conversation_id: ConversationId
+    client_conversation_id: ClientConversationId | None
+    forgotten: bool
+
+
+def read_tombstones() -> Statement[list[Tombstone]]:
+    def read(database: sqlite3.Connection) -> list[Tombstone]:
+        rows = database.execute("SELECT conversation_id, client_conversation_id, forgotten FROM tombstones").fetchall()
+        return [Tombstone(name, client_id, bool(forgotten)) for name, client_id, forgotten in rows]
+
+    return read
+
+
+def save_tombstone(tombstone: Tombstone) -> Write:
+    row = (tombstone.conversation_id, tombstone.client_conversation_id, tombstone.forgotten)
+    return lambda database: database.execute(
+        "INSERT INTO tombstones VALUES (?, ?, ?)"
+        " ON CONFLICT (conversation_id) DO UPDATE SET forgotten = excluded.forgotten",
+        row,
+    )
+
+
+def delete_conversation(conversation_id: ConversationId) -> Write:
+    """Everything that is stored of a conversation."""
+
+    def delete(database: sqlite3.Connection) -> None:
+        for table in (*_ID, "events", "runs", "receipts", "bindings", "conversations"):
+            database.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (conversation_id,))  # noqa: S608
+
+    return delete
 
 
 # Messages

@@ -52,6 +52,10 @@ class SubagentDesk:
         """The run of one that works."""
         return self._open.get(key)
 
+    def of(self, conversation_id: ConversationId) -> list[tuple[str, Run]]:
+        """Those of a conversation, with Hermes's names."""
+        return [(key, run) for key, run in self._open.items() if run.conversation_id == conversation_id]
+
     def key_of(self, run_id: RunId) -> str | None:
         """Hermes's name for the subagent of a run."""
         return next((key for key, run in self._open.items() if run.run_id == run_id), None)
@@ -107,6 +111,6 @@ class SubagentDesk:
         run = self._open.pop(key, None)
         if run is None:
             return None
-        if run.status is RunState.CANCELLING and result.outcome is Outcome.CANCELLED:
+        if run.status is RunState.CANCELLING and result.outcome is Outcome.CANCELLED and result.reason is None:
             result = attrs.evolve(result, reason=RunReason.REQUESTED)
         return run, result, self._tools.run_ended(run.run_id, result.outcome)

@@ -27,6 +27,8 @@ from .ports import (
     HermesPort,
     LiveMessage,
     Timer,
+    TitleTaken,
+    Unavailable,
 )
 from .server import Server
 from .simulated import Respond, SimulatedHermes, echo
@@ -102,7 +104,14 @@ class ManualHermes:
 
     def __init__(self) -> None:
         self.features = HermesFeatures(
-            version="manual", streaming=True, cancel=True, approvals=True, clarifications=True, subagents=True
+            version="manual",
+            streaming=True,
+            cancel=True,
+            approvals=True,
+            clarifications=True,
+            subagents=True,
+            rename=True,
+            delete=True,
         )
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
@@ -115,6 +124,10 @@ class ManualHermes:
         self.clarified: list[tuple[str, tuple[int, ...], str | None, bool]] = []
         """Every clarification that was answered here: key, choices, text, whether it was skipped."""
         self.stopped_subagents: list[str] = []
+        self.titles: dict[ConversationId, str] = {}
+        """Every title that was given here; no two may be the same."""
+        self.deleted: list[ConversationId] = []
+        self.refuses_deletion = False
         self.resolves = True
         """False: Hermes does not take the answer."""
         self.interrupted: asyncio.Queue[ConversationId] = asyncio.Queue()
@@ -149,6 +162,17 @@ class ManualHermes:
 
     async def conversation(self, conversation_id: ConversationId) -> HermesConversation | None:
         return next((found for found in self.listed if found.conversation_id == conversation_id), None)
+
+    async def rename(self, conversation_id: ConversationId, title: str) -> None:
+        if any(title == given and name != conversation_id for name, given in self.titles.items()):
+            raise TitleTaken
+        self.titles[conversation_id] = title
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        if self.refuses_deletion:
+            raise Unavailable
+        self.deleted.append(conversation_id)
+        self.rows.pop(conversation_id, None)
 
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         return list(self.rows[conversation_id])

@@ -121,6 +121,13 @@ class Transcript:
         """All streaming and queued messages, each as it fits a frame."""
         return tuple(self._as_sent(message) for message in self.open.values())
 
+    def forget(self, conversation_id: ConversationId) -> None:
+        """Forget a conversation that was deleted."""
+        self.open = {name: found for name, found in self.open.items() if found.conversation_id != conversation_id}
+        self._last_position.pop(conversation_id, None)
+        self._locks.pop(conversation_id, None)
+        self._reconciled.discard(conversation_id)
+
     def streaming_as_replaced(self) -> list[MessageReplaced]:
         """All streaming messages as they are now, for a client that has missed how they came so far."""
         found = []

@@ -88,6 +88,9 @@ class BasePlatformAdapter:
         self.handled: asyncio.Queue[Any] = asyncio.Queue()
         self.interrupts: list[tuple[str, str]] = []
 
+    def set_message_handler(self, handler: Any) -> None:
+        self._message_handler = handler
+
     def build_source(self, chat_id: str, **described: Any) -> Any:
         return SimpleNamespace(chat_id=chat_id, **described)
 

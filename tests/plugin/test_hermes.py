@@ -418,9 +418,10 @@ def test_how_long_hermes_waits_for_an_answer(
     assert _hermes.clarification_seconds() is None
 
 
-async def test_a_confirmation_is_refused(hermes: FakeHermes) -> None:
-    await _hermes.cancel_confirmation(KEY, "k1")
-    assert hermes.confirmed == [(KEY, "k1", "cancel")]
+async def test_a_confirmation_is_never_given_for_good(hermes: FakeHermes) -> None:
+    await _hermes.confirm(KEY, "k1", yes=False)
+    await _hermes.confirm(KEY, "k2", yes=True)
+    assert hermes.confirmed == [(KEY, "k1", "cancel"), (KEY, "k2", "once")]
 
 
 def test_a_subagent_is_stopped_by_hermess_name(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:

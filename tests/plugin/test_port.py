@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pheby_hermes import port as port_module
-from pheby_hermes.port import HermesSide, sessions_reader
+from pheby_hermes.port import HermesSide
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole
-from pheby_server.ports import HandOver, HermesFeatures, LiveMessage, Unavailable
+from pheby_server.ports import HandOver, HermesFeatures, LiveMessage, TitleTaken, Unavailable
 
 CHAT = "1000000000000001"
 CONVERSATION = ConversationId(f"conv_{CHAT}")
@@ -36,6 +34,7 @@ class FakeGateway:
         self.asked = asyncio.Event()
         self.wishes: list[tuple[object, ...]] = []
         self.takes = True
+        self.resets: list[str] = []
 
     def is_open(self) -> bool:
         self.asked.set()
@@ -47,6 +46,9 @@ class FakeGateway:
 
     async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
         self.delivered.append((chat_id, text, message_id))
+
+    async def reset(self, chat_id: str) -> None:
+        self.resets.append(chat_id)
 
     async def interrupt(self, chat_id: str) -> None:
         self.wishes.append(("interrupt", chat_id))
@@ -75,6 +77,11 @@ class FakeDatabase:
         self.sessions: list[Session] = []
         self.threads: list[str] = []
         self._numbers = iter(range(1, 10_000))
+        self.titles: dict[str, str] = {}
+        self.taken: str | None = None
+        self.deleted: list[str] = []
+        self.comes_back = 0
+        """So many times a late row brings the session back."""
 
     def session(self, chat_id: str = CHAT, **fields: Any) -> list[Row]:
         rows: list[Row] = []
@@ -93,6 +100,20 @@ class FakeDatabase:
             if chat_id in (None, session["chat_id"])
         ]
 
+    def set_title(self, chat_id: str, title: str) -> bool:
+        if title == self.taken:
+            return False
+        self.titles[chat_id] = title
+        return True
+
+    def delete(self, chat_id: str) -> bool:
+        self.deleted.append(chat_id)
+        if self.comes_back:
+            self.comes_back -= 1
+            return False
+        self.sessions = [found for found in self.sessions if found[0]["chat_id"] != chat_id]
+        return True
+
 
 @pytest.fixture
 def gateway() -> FakeGateway:
@@ -106,7 +127,7 @@ def database() -> FakeDatabase:
 
 @pytest.fixture
 def port(gateway: FakeGateway, database: FakeDatabase) -> HermesSide:
-    return HermesSide(gateway, lambda: FEATURES, database.read)
+    return HermesSide(gateway, lambda: FEATURES, database)
 
 
 def message(text: str = "hello") -> HandOver:
@@ -194,7 +215,7 @@ async def test_wishes_go_to_the_gateway_and_its_word_comes_back(
 
 def test_features_are_probed_each_time(gateway: FakeGateway) -> None:
     probed = iter([FEATURES, HermesFeatures(version="0.0", streaming=True)])
-    port = HermesSide(gateway, lambda: next(probed), lambda _: [])
+    port = HermesSide(gateway, lambda: next(probed), FakeDatabase())
     assert [port.features.streaming, port.features.streaming] == [False, True]
 
 
@@ -332,22 +353,51 @@ async def test_reads_do_not_block_the_loop(port: HermesSide, database: FakeDatab
 
 
 async def test_a_read_that_fails_says_so(gateway: FakeGateway) -> None:
-    def locked(_: str | None) -> list[Session]:
-        raise OSError("locked")
+    class Locked(FakeDatabase):
+        def read(self, chat_id: str | None) -> list[Session]:
+            raise OSError("locked")
 
-    port = HermesSide(gateway, lambda: FEATURES, locked)
+    port = HermesSide(gateway, lambda: FEATURES, Locked())
     for call in (port.conversations, lambda: port.history(CONVERSATION)):
         with pytest.raises(OSError, match="locked"):
             await call()
 
 
-def test_a_reader_reads_one_profiles_database() -> None:
-    asked: list[tuple[Path, str, str | None]] = []
+# Titles and deletion
 
-    def read(database: Path, platform: str, chat_id: str | None) -> list[Session]:
-        asked.append((database, platform, chat_id))
-        return []
 
-    reader: Callable[[str | None], list[Session]] = sessions_reader(read, Path("home/state.db"), "pheby")
-    assert reader(None) == reader(CHAT) == []
-    assert asked == [(Path("home/state.db"), "pheby", None), (Path("home/state.db"), "pheby", CHAT)]
+async def test_a_title_that_another_chat_has_is_taken(port: HermesSide, database: FakeDatabase) -> None:
+    database.session()
+    await port.rename(CONVERSATION, "Mine")
+    assert database.titles == {CHAT: "Mine"}
+    database.taken = "Theirs"
+    with pytest.raises(TitleTaken):
+        await port.rename(CONVERSATION, "Theirs")
+
+
+async def test_a_chat_is_reset_before_its_sessions_go_and_looked_at_again(
+    port: HermesSide, database: FakeDatabase, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted alone, 0.19 would send the old conversation to the model with the next message."""
+    monkeypatch.setattr("pheby_hermes.port.RECHECK_SECONDS", 0)
+    database.session()
+    database.comes_back = 1
+    await port.delete(CONVERSATION)
+    assert gateway.resets == [CHAT, CHAT]
+    assert database.deleted == [CHAT, CHAT]
+    await port.delete(CONVERSATION)
+    assert gateway.resets == [CHAT, CHAT]
+
+
+async def test_a_chat_that_is_not_free_is_deleted_later(
+    port: HermesSide, database: FakeDatabase, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pheby_hermes.port.RECHECK_SECONDS", 0)
+    database.session()
+    gateway.busy.add(CHAT)
+    with pytest.raises(Unavailable):
+        await port.delete(CONVERSATION)
+    gateway.busy.clear()
+    database.comes_back = 99
+    with pytest.raises(Unavailable):
+        await port.delete(CONVERSATION)

@@ -37,8 +37,6 @@ MANAGE = READ | {
 }
 FULL = MANAGE | {"conversation.delete", "approval.respond", "model.select", "reasoning.select"}
 NOT_YET: dict[str, dict[str, Any]] = {
-    "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
-    "conversation.delete": {"conversation_id": "conv_1"},
     "attachment.get": {"attachment_id": "att_1"},
     "model.list": {"conversation_id": "conv_1"},
     "model.select": {"conversation_id": "conv_1", "provider": "p", "model": "m"},
@@ -47,6 +45,8 @@ NOT_YET: dict[str, dict[str, Any]] = {
 }
 ASKED: dict[str, dict[str, Any]] = {
     **NOT_YET,
+    "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
+    "conversation.delete": {"conversation_id": "conv_1"},
     "run.cancel": {"run_id": "run_1"},
     "approval.respond": {"approval_id": "appr_1", "choice": "once"},
     "clarification.respond": {"clarification_id": "clar_1", "choice_ids": []},
