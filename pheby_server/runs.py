@@ -137,6 +137,7 @@ class Messages(Protocol):
     def changed(self, message: Message) -> None: ...
     def checkpoint(self, message: Message) -> Change: ...
     def parts(self, text: str) -> Sequence[str]: ...
+    async def is_stored(self, message: Message) -> bool: ...
     async def run_ended(self, conversation_id: ConversationId) -> None: ...
 
 
@@ -275,8 +276,11 @@ class RunDesk:
         place = {send.receipt.run_id: number for number, send in enumerate(open_sends)}
         for run in sorted(open_runs, key=lambda run: place.get(run.run_id, -1)):
             send = waiting.pop(run.run_id, None)
-            if send is not None and send.receipt.state is ReceiptState.ADMITTED:
+            if send is not None and await self._may_hand_over(send, run):
                 change += self._take_up(send, run)
+            elif send is not None and run.started_at is None and await self._reached_hermes(send):
+                # Its turn began, and this process did not live to hear of it.
+                change += self._end_left_over(attrs.evolve(run, started_at=send.created_at), send)
             else:
                 change += self._end_left_over(run, send)
         for send in waiting.values():
@@ -297,6 +301,23 @@ class RunDesk:
         if self._checkpoint_timer is not None:
             self._checkpoint_timer.cancel()
         self._checkpoint()
+
+    async def _may_hand_over(self, stored: StoredSend, run: Run) -> bool:
+        """Whether Hermes has certainly never seen a send: not given to it, or given and not among its rows."""
+        if stored.receipt.state is ReceiptState.ADMITTED:
+            return True
+        too_late = self._clock.now_ms() - stored.created_at > HAND_OVER_WITHIN_MS
+        return run.started_at is None and not too_late and await self._reached_hermes(stored) is False
+
+    async def _reached_hermes(self, stored: StoredSend) -> bool | None:
+        """Whether Hermes has stored a send, which it does before anything comes of it; None: that cannot be told."""
+        if stored.message is None:
+            return None
+        try:
+            return await self._messages.is_stored(stored.message)
+        except Exception as failure:
+            log.warning("send.not_found_out", exc_info=failure)
+            return None
 
     def _take_up(self, stored: StoredSend, run: Run) -> Change:
         # Taken out and put back, so that what waits is listed in the order of admission.

@@ -312,6 +312,16 @@ class Transcript:
             self._reconciled.discard(conversation_id)
             await self.reconcile(conversation_id)
 
+    async def is_stored(self, message: Message) -> bool:
+        """Whether a message that was seen live is among Hermes's rows."""
+        known = await self._store.read(read_known_history(message.conversation_id))
+        if message.message_id in known.bindings.values():
+            return True
+        # All that are not bound yet, so that the row of an earlier one with the same words is not taken for this one's.
+        live = [LiveMessage(message_id=each.message_id, role=each.role, text=each.text) for each in known.unbound]
+        found = await self._port.bind(message.conversation_id, live, known.bindings)
+        return any(bound.message_id == message.message_id for bound in found)
+
     async def reconcile(self, conversation_id: ConversationId) -> bool:
         """Bind live messages to Hermes's rows and take over rows that were never seen live. False: some are unbound."""
         if conversation_id in self._reconciled or self.is_busy(conversation_id):

@@ -15,6 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the end-to-end tests run on (several times for several); default: simulated",
     )
     parser.addoption("--schedules", type=int, default=200, help="how many random schedules are played")
+    parser.addoption("--kills", type=int, default=12, help="how many sends are cut or killed on each line")
     parser.addoption("--record", action="store_true", help="write the stored sequences of the scenarios anew")
 
 

@@ -308,6 +308,10 @@ class Machine(RuleBasedStateMachine):
     def restart(self, *, clean: bool, old: bool) -> None:
         self.client.cut()
         self.do(self.server.stop() if clean else self.die())
+        for name, gateway in self.gateways.items():
+            # What Hermes had not begun died with it, without a row: it may be given to it again.
+            lost = {message.message_id for message in gateway.taken}
+            self.handed[name] = [message_id for message_id in self.handed[name] if message_id not in lost]
         if old:
             self.clock.jump(HAND_OVER_WITHIN_MS + 1_000)
         self.do(self.start())

@@ -1038,16 +1038,59 @@ async def test_a_run_that_a_restart_interrupted_ends_as_failed_with_the_text_so_
         assert (await rig.handed_over()).text == "next"
 
 
-async def test_a_send_that_hermes_may_or_may_not_have_got_is_indeterminate_and_never_run_again(tmp_path: Path) -> None:
-    """R-C2: what cannot be told is shown to the owner."""
+@pytest.mark.parametrize("old", [False, True])
+async def test_a_send_that_cannot_be_found_out_about_is_indeterminate_and_never_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
+) -> None:
+    """R-C2: what cannot be told, or is too long ago, is shown to the owner."""
+    async with crashing(tmp_path, clock=FakeClock()) as rig:
+        await rig.send("m1", "question")
+        await rig.handed_over()
+        await rig.events.settled()
+
+    async def unreadable(*_: Any) -> Any:
+        raise OSError("locked")
+
+    clock = FakeClock()
+    if old:
+        clock.jump(runs.HAND_OVER_WITHIN_MS + 60_000)
+    else:
+        monkeypatch.setattr(ManualHermes, "bind", unreadable)
+    async with rigged(tmp_path, clock=clock) as rig:
+        assert (await rig.receipt("m1"))["state"] == "indeterminate"
+        page = await rig.history()
+        assert [found["delivery"] for found in page["messages"]] == ["indeterminate"]
+        assert page["runs"][0]["error"]["code"] == "interrupted_by_restart"
+        assert rig.hermes.handed_over.empty()
+
+
+async def test_a_send_that_hermes_has_never_seen_is_handed_over_once_more(tmp_path: Path) -> None:
+    """R-C2, A4: it was on its way when the process died; Hermes has no row of it."""
+    async with crashing(tmp_path) as rig:
+        first = (await rig.send("m1", "question"))["receipt"]
+        await rig.handed_over()
+        await rig.events.settled()
+    async with rigged(tmp_path) as rig:
+        assert (await rig.handed_over()).message_id == first["message_id"]
+        rig.events.run_started(rig.name, first["message_id"], Origin.CHAT)
+        rig.events.run_ended(rig.name, DONE)
+        await rig.events.settled()
+        assert (await rig.receipt("m1"))["state"] == "done"
+        assert [run["status"] for run in (await rig.history())["runs"]] == ["completed"]
+
+
+async def test_a_send_that_hermes_has_stored_was_interrupted_and_is_not_run_again(tmp_path: Path) -> None:
+    """R-C2, A4: its turn began, and the process died before it was told."""
     async with crashing(tmp_path) as rig:
         await rig.send("m1", "question")
         await rig.handed_over()
         await rig.events.settled()
-    async with rigged(tmp_path) as rig:
-        assert (await rig.receipt("m1"))["state"] == "indeterminate"
+        rig.hermes.rows[rig.name].append(HermesMessage(key="r1", role=MessageRole.USER, text="question", created_at=1))
+        hermes = rig.hermes
+    async with rigged(tmp_path, hermes=hermes) as rig:
+        assert (await rig.receipt("m1"))["state"] == "done"
         page = await rig.history()
-        assert [found["delivery"] for found in page["messages"]] == ["indeterminate"]
+        assert [found["text"] for found in page["messages"]] == ["question"]
         assert page["runs"][0]["error"]["code"] == "interrupted_by_restart"
         assert rig.hermes.handed_over.empty()
 
