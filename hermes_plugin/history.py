@@ -149,9 +149,13 @@ def _call_names(row: Row) -> list[str]:
 
 
 def _agree(group: _Group, row: Row) -> bool:
-    """Two rows of one moment are no copies if both say who they are and differ."""
+    """Two rows of one moment are no copies if both say who they are and differ, or both stand in one session."""
     first = group.rows[0]
-    return not any(first.get(mark) and row.get(mark) and first[mark] != row[mark] for mark in _IDENTITIES)
+    if any(first.get(mark) and row.get(mark) and first[mark] != row[mark] for mark in _IDENTITIES):
+        return False
+    # A copy takes the place of a row, or goes into another session.
+    beside = first.get("session_id") == row.get("session_id") and first.get("active", True) and row.get("active", True)
+    return not beside or _content(first).strip() == _content(row).strip()
 
 
 def _is_copy(group: _Group, row: Row, batch: bool) -> bool:

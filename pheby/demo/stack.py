@@ -78,6 +78,11 @@ class DemoStack:
         return self._parts[1].path
 
     @property
+    def environment(self) -> HermesEnvironment:
+        """Where Hermes is installed."""
+        return self._parts[0]
+
+    @property
     def hermes_version(self) -> str:
         """The version of the Hermes distribution that runs."""
         return self._parts[0].version

@@ -339,6 +339,17 @@ def test_the_newest_copy_says_whether_a_row_counts() -> None:
     assert rows.shown == []
 
 
+def test_rows_of_one_moment_without_a_name_stay_apart_where_they_stand_beside_each_other() -> None:
+    """A7: 0.19 names no row; copies take a row's place or go into another session."""
+    at = {"timestamp": 5.0, "active": 1}
+    found = [
+        {"id": 1, "session_id": "s1", "role": "user", "content": "a", **at},
+        {"id": 2, "session_id": "s1", "role": "user", "content": "b", **at},
+        {"id": 3, "session_id": "s2", "role": "user", "content": "b, as a copy may say it", **at},
+    ]
+    assert [row.text for row in history(found)] == ["a", "b"]
+
+
 def test_two_rows_of_one_moment_stay_two() -> None:
     rows = Rows()
     rows.add("tool", "a", at=T, tool_call_id="c1")
