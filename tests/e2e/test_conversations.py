@@ -28,7 +28,7 @@ async def rename(client: PlainClient, conversation_id: str, title: str) -> dict[
 
 
 async def test_a_title_of_the_owner_stays_and_is_hermess_too(stack, client, name):
-    """R-B2: over a restart, and no title that Hermes makes takes its place."""
+    """R-B5: over a restart, and no title that Hermes makes takes its place."""
     conversation_id = await client.create(name)
     await client.exchange(conversation_id, "say hello", f"m-{name}")
     async with PlainClient(client.url, stack.secret, "second-device") as second:
