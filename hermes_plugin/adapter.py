@@ -62,6 +62,7 @@ class PhebyAdapter(BasePlatformAdapter):
         self._listener: Listener | None = None
         self._relay: Relay | None = None
         self._handler: Any = None
+        self._restarts: set[asyncio.Future[None]] = set()
         self._commanded: set[str] = set()
         """Chats in which a command of Pheby's own is on its way."""
 
@@ -98,6 +99,7 @@ class PhebyAdapter(BasePlatformAdapter):
         self._loop = asyncio.get_running_loop()
         port = HermesSide(self, self._features, _hermes.SessionStore(self._home / "state.db", PLATFORM))
         self._server = Server(ServerConfig(storage=settings.storage), port, settings.authenticator)
+        self._server.on_damaged = self._start_anew
         await self._server.start()
         self._relay = Relay(
             self._server.events,
@@ -111,6 +113,19 @@ class PhebyAdapter(BasePlatformAdapter):
         self._hooks.add(self)
         self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
         await self._listener.start()
+
+    def _start_anew(self) -> None:
+        """The store is damaged: a new start puts it aside. Hermes's own history is not touched."""
+        if isinstance(self._settings, PluginConfig):
+            self._restarts.add(asyncio.ensure_future(self._restart(self._settings)))
+
+    async def _restart(self, settings: PluginConfig) -> None:
+        try:
+            await self._stop()
+            await self._start(settings)
+        except Exception as failure:  # noqa: BLE001 - as in connect
+            log.error("restart.failed: %s", type(failure).__name__)
+            self._set_fatal_error("pheby_store", f"cannot restart: {type(failure).__name__}", retryable=True)
 
     async def _stop(self) -> None:
         self._hooks.remove(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -11,7 +10,7 @@ from pheby_protocol.ids import Epoch, Seq, Time
 from pheby_protocol.messages.connection import Cursor
 
 from .ports import IdSource
-from .stores import Store, Write, open_log, prune_events
+from .stores import Store, Write, boot_id, open_log, prune_events
 
 KEEP_EVENTS: Final = 100_000
 KEEP_MS: Final = 7 * 24 * 3_600_000
@@ -62,11 +61,3 @@ class EventLog:
             self.floor = work(database)  # type: ignore[arg-type]
 
         return prune
-
-
-def boot_id() -> str:
-    """Names this start of the machine; "" where the system does not say, and no power cut is ever suspected."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -16,7 +16,16 @@ from pheby_protocol.messages._base import LoggedEvent, TransientEvent
 
 from .event_log import EventLog
 from .ports import Clock
-from .stores import LoggedFrame, Store, StoreError, StoreUnavailableError, Write, all_of, append_events
+from .stores import (
+    LoggedFrame,
+    Store,
+    StoreDamagedError,
+    StoreError,
+    StoreUnavailableError,
+    Write,
+    all_of,
+    append_events,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +80,8 @@ class Sequencer:
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
         self._last_seq = event_log.head
+        self.on_damaged: Callable[[], None] = lambda: None
+        """Called when the store is found damaged: only a new start can put it aside."""
 
     @property
     def published_seq(self) -> Seq:
@@ -157,6 +168,12 @@ class Sequencer:
                 items, more = self._refuse(items, failure), ()
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, LONGEST_RETRY_SECONDS)
+            except StoreDamagedError as failure:
+                log.error("store.damaged", exc_info=failure)
+                for item in items:
+                    item.failure = failure
+                self.on_damaged()
+                return
             except Exception as failure:
                 log.error("store.commit_failed", exc_info=failure)
                 if len(items) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
 
@@ -98,6 +98,9 @@ class Server:
         self._store = Store(config.storage, self.clock.now_ms)
         self._sessions: set[Session] = set()
         self._live: dict[Session, None] = {}
+        self.on_damaged: Callable[[], None] = lambda: None
+        """Called once when the store is found damaged: stop this server and start another, which puts it aside."""
+        self._is_damaged = False
         self._replays: set[asyncio.Task[None]] = set()
         self._replay_turns = asyncio.Semaphore(MAX_REPLAYS)
         self._all_gone = asyncio.Event()
@@ -132,6 +135,7 @@ class Server:
         config = self.config
         self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms(), config.log_events, config.log_ms)
         self._sequencer = Sequencer(self._store, self._log, self.clock, self._publish)
+        self._sequencer.on_damaged = self._damaged
         self._sequencer.start()
         undo.push_async_callback(self._sequencer.stop)
         self.conversations = ConversationDesk(self._store, self._sequencer, self._port, self.clock, self._ids)
@@ -206,6 +210,11 @@ class Server:
         await self._store.close()
         self.phase = Phase.STOPPED
         log.info("server.stopped")
+
+    def _damaged(self) -> None:
+        if not self._is_damaged:
+            self._is_damaged = True
+            self.on_damaged()
 
     # For a transport
 

@@ -122,6 +122,9 @@ _PASSING: Final = frozenset(
 """What may be over when it is tried again."""
 
 
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
 class StoreError(Exception):
     """The store cannot be used. The text names no path."""
 
@@ -132,6 +135,10 @@ class StoreInUseError(StoreError):
 
 class StoreUnavailableError(StoreError, Unavailable):
     """The database cannot be written now: the disk is full, or something else holds it. Later it may be possible."""
+
+
+class StoreDamagedError(StoreError):
+    """The database is damaged. The next start puts it aside."""
 
 
 class Store:
@@ -175,6 +182,10 @@ class Store:
         except sqlite3.OperationalError as failure:
             if getattr(failure, "sqlite_errorcode", 0) & 0xFF in _PASSING:
                 raise StoreUnavailableError("the database cannot be written now") from failure
+            raise
+        except sqlite3.DatabaseError as failure:
+            if getattr(failure, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+                raise StoreDamagedError("the database is damaged") from failure
             raise
 
     async def read(self, work: Statement[T]) -> T:
@@ -250,6 +261,11 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise StoreError("the store was written by a newer Pheby")
         for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
             database.executescript(f"BEGIN; {migration} PRAGMA user_version = {number}; COMMIT;")
+        if database.execute("SELECT 1 FROM meta WHERE key = 'in_use'").fetchone() is not None:
+            # It was not closed: look at every page once.
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError("damaged pages")
         return database
     except BaseException:
         database.close()
@@ -314,6 +330,14 @@ def open_log(new_epoch: str, now_ms: int, boot_id: str) -> Statement[LogState]:
         return LogState(meta["epoch"], int(meta["pruned_to"]), head, int(meta["started_at"]))
 
     return read
+
+
+def boot_id() -> str:
+    """Names this start of the machine; "" where the system does not say, and no power cut is ever suspected."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def close_log() -> Write:

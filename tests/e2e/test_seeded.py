@@ -1,4 +1,4 @@
-"""Stores as years of use leave them: lineages, branches, subagents, equal times, titles of both kinds (R-B1, R-B2, R-B6, A7).
+"""Stores as years of use leave them: lineages, subagents, equal times, titles of both kinds (R-B1, R-B2, R-B6, A7).
 
 The rows are made by Hermes's own store; what Pheby lists, shows, renames and deletes is checked on both lines.
 """

@@ -470,6 +470,16 @@ async def test_what_is_being_stopped_can_only_be_refused(talk: Conversation, her
     assert answer["approval"]["decision"] == "deny"
 
 
+async def test_a_damaged_store_is_left_behind_by_a_new_start(talk: Conversation) -> None:
+    """G6: Hermes need not do anything about it."""
+    before = talk.adapter._server
+    before.on_damaged()
+    await asyncio.gather(*talk.adapter._restarts)
+    assert talk.adapter._server is not before
+    assert talk.adapter._server.phase == "serving"
+    assert talk.adapter.fatal is None
+
+
 async def test_no_card_of_a_gateway_that_is_shut(make: Make) -> None:
     adapter = make()
     assert not (await adapter.send_exec_approval("100", "rm a", KEY)).success

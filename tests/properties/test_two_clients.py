@@ -1,4 +1,4 @@
-"""Two clients and a thousand operations of every kind: both end with the same, and with what is there (R-B3, R-B5, G7)."""
+"""Two clients and a thousand operations of every kind: both end with what is there (R-B3, R-B5, G7)."""
 
 from __future__ import annotations
 
