@@ -14,7 +14,7 @@ from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.config import ConfigError
 from pheby_server.ports import HermesFeatures
-from pheby_server.stores import StoreError
+from pheby_server.stores import StoreError, StoreUnavailableError
 
 from . import PLATFORM, _hermes
 from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
@@ -170,6 +170,9 @@ class PhebyAdapter(BasePlatformAdapter):
         message_id = relay.send(chat_id, content, metadata)
         try:
             await server.events.settled()
+        except StoreUnavailableError:
+            # It waits for the store, in its place: sent again it would come twice.
+            pass
         except StoreError:
             return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=message_id)
@@ -223,6 +226,9 @@ class PhebyAdapter(BasePlatformAdapter):
         # Nobody has to be connected: it waits, and is in the next snapshot.
         try:
             await server.events.settled()
+        except StoreUnavailableError:
+            # It waits for the store, in its place: sent again it would come twice.
+            pass
         except StoreError:
             return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=key)
@@ -254,6 +260,9 @@ class PhebyAdapter(BasePlatformAdapter):
         )
         try:
             await server.events.settled()
+        except StoreUnavailableError:
+            # It waits for the store, in its place: sent again it would come twice.
+            pass
         except StoreError:
             return SendResult(success=False, error="not connected")
         return SendResult(success=True, message_id=clarify_id)
@@ -369,7 +378,7 @@ class PhebyAdapter(BasePlatformAdapter):
         try:
             event = _hermes.command("/new", self._source(chat_id), secrets.token_hex(8))
             # By the handler alone: no turn begins, and what it answers is for nobody.
-            await self._handler(event)
+            await (self._handler or self._message_handler)(event)
         finally:
             self._commanded.discard(chat_id)
 

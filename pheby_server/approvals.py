@@ -21,7 +21,7 @@ from pheby_protocol.messages.approval import (
 from pheby_protocol.messages.connection import ErrorDetails
 from pheby_protocol.states import APPROVAL, ApprovalEvent, ApprovalState
 
-from .boundary import RequestError
+from .boundary import RequestError, sendable
 from .ports import ApprovalPrompt
 from .prompts import OpenPrompt, PromptDesk
 from .sequencer import Change
@@ -52,10 +52,10 @@ class ApprovalDesk(PromptDesk[Approval, Decision]):
             run_id=run_id,
             tool_call_id=self._tool_call(run_id, prompt.call_id),
             position=self._places.next_position(conversation_id),
-            description=prompt.description,
-            command=prompt.command,
+            description=sendable(prompt.description),
+            command=sendable(prompt.command),
             command_truncated=prompt.command_truncated,
-            pattern=prompt.pattern,
+            pattern=None if prompt.pattern is None else sendable(prompt.pattern),
             choices=_offered(prompt),
             answerable=prompt.answerable,
             status=PromptStatus.PENDING,
@@ -103,6 +103,9 @@ class ApprovalDesk(PromptDesk[Approval, Decision]):
 
     def _read_open(self) -> Statement[list[Approval]]:
         return read_open_approvals()
+
+    def _id(self, prompt: Approval) -> str:
+        return prompt.approval_id
 
     def _read(self, prompt_id: str) -> Statement[Approval | None]:
         return read_approval(ApprovalId(prompt_id))

@@ -88,6 +88,9 @@ class ClarificationDesk(PromptDesk[Clarification, ClarificationAnswer]):
     def _read_open(self) -> Statement[list[Clarification]]:
         return read_open_clarifications()
 
+    def _id(self, prompt: Clarification) -> str:
+        return prompt.clarification_id
+
     def _read(self, prompt_id: str) -> Statement[Clarification | None]:
         return read_clarification(ClarificationId(prompt_id))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import unicodedata
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -38,12 +40,18 @@ from .stores import (
 log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 5.0
+_UNFIT = {"Cc", "Cs", "Zl", "Zp"}
+"""Controls, halves of characters, ends of lines. Joiners and wide spaces are ordinary in many scripts."""
+_TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Direction controls: with them a title could show something else than it says."""
 
 
 def clean_title(title: str) -> str:
     """A title as it will be stored. Raises RequestError when it is not one."""
     title = title.strip()
-    if not title or len(title) > limits.MAX_TITLE_CHARS or not title.isprintable():
+    kinds = {unicodedata.category(character) for character in title}
+    seen = kinds - {"Cf", "Zs"}
+    if not seen or len(title) > limits.MAX_TITLE_CHARS or kinds & _UNFIT or not _TURNS_TEXT.isdisjoint(title):
         raise RequestError(
             ErrorCode.INVALID_TITLE,
             f"A title has 1 to {limits.MAX_TITLE_CHARS} printable characters on one line.",
@@ -63,6 +71,8 @@ class ConversationDesk:
         self._all: dict[ConversationId, Conversation] = {}
         self._by_client_id: dict[ClientConversationId, ConversationId] = {}
         self._refreshed_at = float("-inf")
+        self._creating: set[ConversationId] = set()
+        """On their way to the store, and perhaps refused there: not listed yet."""
         self._deleting: set[ConversationId] = set()
         self._deleted: dict[ConversationId, Tombstone] = {}
         self._deleted_client_ids: set[ClientConversationId] = set()
@@ -101,7 +111,11 @@ class ConversationDesk:
             await self._sequencer.settled()
             known = self._by_client_id.get(client_id)
             if known is not None:
-                return self._all[known]
+                return self.get(known)
+        if client_id in self._deleted_client_ids:
+            raise RequestError(ErrorCode.NOT_FOUND, "That conversation was deleted.")
+        if title is not None:
+            self._check_unused(clean_title(title), None)
         now = Time(self._clock.now_ms())
         conversation = Conversation(
             conversation_id=ConversationId(f"conv_{self._ids.conversation_number()}"),
@@ -114,12 +128,21 @@ class ConversationDesk:
             history_id=HistoryId(self._ids.token()),
             history_head=Position(0),
         )
+        self._creating.add(conversation.conversation_id)
         try:
             await self._sequencer.log(self._created(conversation), durable=True)
         except Exception:
             del self._all[conversation.conversation_id], self._by_client_id[client_id]
             raise
+        finally:
+            self._creating.discard(conversation.conversation_id)
         return conversation
+
+    def _check_unused(self, title: str, by: ConversationId | None) -> None:
+        for other in self._all.values():
+            if other.title == title and other.conversation_id != by:
+                details = ErrorDetails(conversation_id=other.conversation_id)
+                raise RequestError(ErrorCode.TITLE_CONFLICT, details=details)
 
     def ensure(self, conversation_id: ConversationId) -> Change:
         """Make sure that a conversation which Hermes speaks of exists here."""
@@ -204,18 +227,37 @@ class ConversationDesk:
         """Give a conversation the owner's title. Raises RequestError invalid_title, title_conflict, not_found."""
         title = clean_title(title)
         self.get(conversation_id)
-        for other in self._all.values():
-            if other.title == title and other.conversation_id != conversation_id:
-                details = ErrorDetails(conversation_id=other.conversation_id)
-                raise RequestError(ErrorCode.TITLE_CONFLICT, details=details)
+        self._check_unused(title, conversation_id)
         try:
             await self._port.rename(conversation_id, title)
         except TitleTaken:
             raise RequestError(ErrorCode.TITLE_CONFLICT) from None
+        self._check_unused(title, conversation_id)
         known = self.get(conversation_id)
         renamed = attrs.evolve(known, title=title, title_source=TitleSource.MANUAL)
-        await self._sequencer.log(self.update(renamed), durable=True)
+        try:
+            await self._sequencer.log(self.update(renamed), durable=True)
+        except Exception:
+            self._take_back(conversation_id, title=known.title, title_source=known.title_source)
+            raise
         return self.get(conversation_id)
+
+    def _take_back(self, conversation_id: ConversationId, **fields: Any) -> None:
+        """What could not be stored is as it was."""
+        conversation = self._all.get(conversation_id)
+        if conversation is not None:
+            self._remember(attrs.evolve(conversation, **fields))
+
+    def message_withdrawn(self, message: Message, before: Conversation) -> None:
+        """A message could not be stored: the conversation is as it was before it."""
+        conversation = self._all.get(message.conversation_id)
+        if conversation is not None and message.position is not None and conversation.history_head == message.position:
+            self._take_back(
+                message.conversation_id,
+                history_head=before.history_head,
+                last_activity_at=before.last_activity_at,
+                last_message_preview=before.last_message_preview,
+            )
 
     # Deletion
 
@@ -242,14 +284,20 @@ class ConversationDesk:
         event = partial(ConversationDeleted, conversation_id=conversation_id)
         writes = (delete_conversation(conversation_id), save_tombstone(tombstone))
         try:
-            await self._sequencer.log(Change((event,), writes), durable=True)
+            await self._sequencer.log(Change((event,), writes), durable=True, alone=True)
         except Exception:
             del self._deleted[conversation_id]
             self._deleted_client_ids.discard(conversation.client_conversation_id)
             self._remember(conversation)
             raise
-        finally:
-            self._deleting.discard(conversation_id)
+
+    def end_deletion(self, conversation_id: ConversationId) -> None:
+        """It is gone, or there again."""
+        self._deleting.discard(conversation_id)
+
+    def is_going(self, conversation_id: ConversationId) -> bool:
+        """Whether a conversation is deleted, or about to be: nothing new begins there."""
+        return conversation_id in self._deleted or conversation_id in self._deleting
 
     async def forgotten(self, conversation_id: ConversationId) -> None:
         """Hermes has nothing of a deleted conversation any more."""
@@ -293,7 +341,8 @@ class ConversationDesk:
     def page(self, limit: int | None, cursor: ListCursor | None) -> tuple[tuple[Conversation, ...], ListCursor | None]:
         """A page of the list, newest activity first, equal times by id; and the cursor of the next one."""
         size = min(limit or limits.DEFAULT_LIST_LIMIT, limits.MAX_LIST_LIMIT)
-        ordered: Iterable[Conversation] = sorted(self._all.values(), key=_list_key)
+        listed = (found for found in self._all.values() if found.conversation_id not in self._creating)
+        ordered: Iterable[Conversation] = sorted(listed, key=_list_key)
         if cursor is not None:
             after = _read_cursor(cursor)
             ordered = [conversation for conversation in ordered if _list_key(conversation) > after]

@@ -22,6 +22,7 @@ class Conversations(Protocol):
     def is_deleted(self, conversation_id: ConversationId) -> bool: ...
     def unforgotten(self) -> list[ConversationId]: ...
     def begin_deletion(self, conversation_id: ConversationId) -> None: ...
+    def end_deletion(self, conversation_id: ConversationId) -> None: ...
     async def finish_deletion(self, conversation_id: ConversationId) -> None: ...
     async def forgotten(self, conversation_id: ConversationId) -> None: ...
 
@@ -48,6 +49,7 @@ class DeletionDesk:
         self._runs = runs
         self._messages = messages
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[ConversationId, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Go on with what was not finished."""
@@ -63,16 +65,22 @@ class DeletionDesk:
         """Delete a conversation; one that was deleted before stays so. Raises RequestError not_found."""
         if self._conversations.is_deleted(conversation_id):
             return
-        self._conversations.begin_deletion(conversation_id)
-        # In a task of its own: a client that goes away does not leave it half deleted.
-        work = asyncio.create_task(self._delete(conversation_id), name="pheby-delete")
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
+        work = self._running.get(conversation_id)
+        if work is None:
+            self._conversations.begin_deletion(conversation_id)
+            # In a task of its own: a client that goes away does not leave it half deleted.
+            work = self._running[conversation_id] = asyncio.create_task(self._delete(conversation_id))
+            self._tasks.add(work)
+            work.add_done_callback(self._tasks.discard)
+            work.add_done_callback(lambda _: self._running.pop(conversation_id, None))
         await asyncio.shield(work)
 
     async def _delete(self, conversation_id: ConversationId) -> None:
-        await self._runs.end_all(conversation_id)
-        await self._conversations.finish_deletion(conversation_id)
+        try:
+            await self._runs.end_all(conversation_id)
+            await self._conversations.finish_deletion(conversation_id)
+        finally:
+            self._conversations.end_deletion(conversation_id)
         self._runs.forget(conversation_id)
         self._messages.forget(conversation_id)
         self._forget_in_hermes(conversation_id)

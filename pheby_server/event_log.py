@@ -37,7 +37,8 @@ class EventLog:
         cls, store: Store, ids: IdSource, now_ms: int, keep_events: int = KEEP_EVENTS, keep_ms: int = KEEP_MS
     ) -> EventLog:
         """Take the log into use; a new store starts a new epoch, and so does one that may have lost commits."""
-        state = await store.transact(open_log(ids.token(), now_ms, boot_id()))
+        # Durable: a power cut must not take the mark along with the events that it guards.
+        state = await store.transact(open_log(ids.token(), now_ms, boot_id()), durable=True)
         return cls(Epoch(state.epoch), state.floor, Seq(state.head), Time(state.started_at), keep_events, keep_ms)
 
     def reaches(self, cursor: Cursor | None) -> bool:

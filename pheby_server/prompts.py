@@ -99,6 +99,10 @@ class PromptDesk(ABC, Generic[P, A]):
         """The prompts that a dead process left open."""
 
     @abstractmethod
+    def _id(self, prompt: P) -> str:
+        """The prompt's id."""
+
+    @abstractmethod
     def _read(self, prompt_id: str) -> Statement[P | None]:
         """One prompt."""
 
@@ -133,13 +137,9 @@ class PromptDesk(ABC, Generic[P, A]):
     # From Hermes
 
     async def load(self) -> None:
-        """Prompts of a dead process are dead: Hermes has forgotten them, so nobody can answer them any more."""
-        change = Change()
+        """Read what a dead process left open: it ends with its runs, since Hermes has forgotten it."""
         for prompt in await self._store.read(self._read_open()):
-            entry = OpenPrompt("", self.table.initial, prompt)
-            change += self._close(entry, Event.CANCEL, None, DecidedBy(kind=DecisionSource.RUN_END))
-        if change != Change():
-            await self._sequencer.log(change)
+            self._open[self._id(prompt)] = OpenPrompt("", self.table.initial, prompt)
 
     def open(self) -> Sequence[P]:
         """All prompts that wait."""
@@ -147,8 +147,19 @@ class PromptDesk(ABC, Generic[P, A]):
 
     def run_ended(self, run_id: RunId) -> Change:
         """Nobody can answer for a run that is over."""
+        return self._cancel([entry for entry in self._open.values() if entry.prompt.run_id == run_id])
+
+    def conversation_ended(self, conversation_id: ConversationId) -> Change:
+        """Nobody can answer in a conversation that goes away."""
+        return self._cancel([e for e in self._open.values() if e.prompt.conversation_id == conversation_id])
+
+    def abandon(self) -> Change:
+        """Nobody can answer what has outlived its process."""
+        return self._cancel(list(self._open.values()))
+
+    def _cancel(self, entries: Sequence[OpenPrompt[P]]) -> Change:
         change = Change()
-        for entry in [entry for entry in self._open.values() if entry.prompt.run_id == run_id]:
+        for entry in entries:
             change += self._close(entry, Event.CANCEL, None, DecidedBy(kind=DecisionSource.RUN_END))
         return change
 
@@ -181,8 +192,7 @@ class PromptDesk(ABC, Generic[P, A]):
         accepted = await self._ask(entry, answer)
         if prompt_id not in self._open:
             # Hermes has told of the end already; what it said counts.
-            await self._sequencer.settled()
-            return await self._store.read(self._read(prompt_id)) or entry.prompt
+            return await self._ended_already(prompt_id, answer, device_id)
         if not accepted:
             entry.prompt = before
             self._move(entry, Event.ANSWER_FAILED)

@@ -117,7 +117,8 @@ class Conversations(Protocol):
 
     def get(self, conversation_id: ConversationId) -> Conversation: ...
     def ensure(self, conversation_id: ConversationId) -> Change: ...
-    def is_deleted(self, conversation_id: ConversationId) -> bool: ...
+    def is_going(self, conversation_id: ConversationId) -> bool: ...
+    def message_withdrawn(self, message: Message, before: Conversation) -> None: ...
     def message_added(self, message: Message) -> Change: ...
     def message_ended(self, message: Message) -> Change: ...
     def run_active(self, conversation_id: ConversationId, run_id: RunId | None) -> Change: ...
@@ -170,6 +171,8 @@ class Approvals(Protocol):
     def answerable(self, key: str) -> Change: ...
     def closed(self, key: str, decision: str | None, by: DecisionSource) -> Change: ...
     def run_ended(self, run_id: RunId) -> Change: ...
+    def conversation_ended(self, conversation_id: ConversationId) -> Change: ...
+    def abandon(self) -> Change: ...
     def waits(self, run_id: RunId) -> bool: ...
 
 
@@ -181,6 +184,8 @@ class Clarifications(Protocol):
     ) -> Change: ...
     def closed(self, key: str, by: DecisionSource) -> Change: ...
     def run_ended(self, run_id: RunId) -> Change: ...
+    def conversation_ended(self, conversation_id: ConversationId) -> Change: ...
+    def abandon(self) -> Change: ...
     def waits(self, run_id: RunId) -> bool: ...
 
 
@@ -285,6 +290,7 @@ class RunDesk:
                 change += self._end_left_over(run, send)
         for send in waiting.values():
             change += self._settle_receipt(send.receipt, send.digest, ReceiptEvent.FINISH)
+        change += self._approvals.abandon() + self._clarifications.abandon()
         if change != Change():
             await self._sequencer.log(change, durable=True)
 
@@ -333,6 +339,7 @@ class RunDesk:
 
     def _end_left_over(self, run: Run, stored: StoredSend | None) -> Change:
         change = self._conversations.ensure(run.conversation_id) + self._tools.run_ended(run.run_id, Outcome.FAILED)
+        change += self._approvals.run_ended(run.run_id) + self._clarifications.run_ended(run.run_id)
         for message in list(self._messages.open.values()):
             if message.run_id == run.run_id and message.role is not MessageRole.USER:
                 change += self._end_message(message, Outcome.FAILED, final=False)
@@ -366,12 +373,14 @@ class RunDesk:
         if lane.busy and if_busy is IfBusy.REJECT:
             raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
         current = self._current_run(lane) if if_busy is IfBusy.INTERRUPT and self._port.features.cancel else None
+        before = self._conversations.get(conversation_id)
         send, change = self._admit(lane, client_message_id, text, digest, first=current is not None)
         admitted = send.receipt
         try:
             await self._sequencer.log(change, durable=True)
         except Exception:
             self._forget(lane, send)
+            self._conversations.message_withdrawn(send.message, before)
             raise
         if current is not None and (now := self._current_run(lane)) is not None and now.run_id == current.run_id:
             self._cancel(lane, current.run_id, RunReason.SUPERSEDED)
@@ -388,6 +397,8 @@ class RunDesk:
         if run_id is None:
             if client_message_id is None:
                 raise RequestError(ErrorCode.INVALID_MESSAGE, "Name a run or a message.")
+            # Its admission may still be on its way to the store, and may fail there.
+            await self._sequencer.settled()
             run_id = self.receipt(client_message_id).run_id
         subagent = self._subagents.key_of(run_id)
         if subagent is not None:
@@ -419,17 +430,19 @@ class RunDesk:
 
     async def end_all(self, conversation_id: ConversationId) -> None:
         """End everything of a conversation, because it is deleted; returns when nothing is open there."""
-        for key, run in self._subagents.of(conversation_id):
+        while (lane := self._lanes.get(conversation_id)) is not None and lane.busy:
+            idle = self._idle.setdefault(conversation_id, asyncio.Event())
+            for run_id in list(self._runs_of(lane)):
+                self._cancel(lane, run_id, RunReason.DELETED)
+            await idle.wait()
+        for key, _ in self._subagents.of(conversation_id):
             self._spawn(self._stop_subagent(conversation_id, key))
             over = RunResult(outcome=Outcome.CANCELLED, reason=RunReason.DELETED)
-            self.subagent_ended(run.conversation_id, key, over)
-        lane = self._lanes.get(conversation_id)
-        if lane is None or not lane.busy:
-            return
-        idle = self._idle.setdefault(conversation_id, asyncio.Event())
-        for run_id in list(self._runs_of(lane)):
-            self._cancel(lane, run_id, RunReason.DELETED)
-        await idle.wait()
+            self.subagent_ended(conversation_id, key, over)
+        self._sequencer.log(
+            self._approvals.conversation_ended(conversation_id)
+            + self._clarifications.conversation_ended(conversation_id)
+        )
 
     def forget(self, conversation_id: ConversationId) -> None:
         """Forget the sends of a conversation that was deleted."""
@@ -528,7 +541,7 @@ class RunDesk:
         self._messages.open.pop(send.message.message_id, None)
         if lane.handed is send:
             lane.handed = None
-        else:
+        elif send in lane.waiting:
             lane.waiting.remove(send)
         self._next(lane)
 
@@ -612,7 +625,9 @@ class RunDesk:
             send = lane.handed = lane.waiting.popleft()
             self._spawn(self._hand_over(lane, send))
         elif not lane.busy:
-            self._lanes.pop(lane.conversation_id, None)
+            if self._lanes.get(lane.conversation_id) is lane:
+                # Else another one has taken its place meanwhile.
+                del self._lanes[lane.conversation_id]
             if (idle := self._idle.pop(lane.conversation_id, None)) is not None:
                 idle.set()
 
@@ -630,7 +645,7 @@ class RunDesk:
                     lane.waiting.appendleft(send)
                     return
                 try:
-                    await self._dispatch(send)
+                    await self._dispatch(lane, send)
                     await self._port.hand_over(
                         HandOver(
                             conversation_id=lane.conversation_id,
@@ -646,7 +661,7 @@ class RunDesk:
             log.error("hand_over.failed", exc_info=failure)
             self.run_lost(lane.conversation_id, send.message.message_id)
 
-    async def _dispatch(self, send: _Send) -> None:
+    async def _dispatch(self, lane: _Lane, send: _Send) -> None:
         """Note that Hermes is about to get the send, before it does."""
         if send.receipt.state is not ReceiptState.ADMITTED:
             return
@@ -656,10 +671,11 @@ class RunDesk:
         try:
             await self._sequencer.log(self._delivery(send.message, send.receipt.state) + change, durable=True)
         except Exception:
-            # Not noted, so not handed over.
-            send.receipt, send.message = before
-            self._receipts[send.receipt.client_message_id] = (send.content_digest, send.receipt)
-            self._messages.changed(send.message)
+            if lane.handed is send:
+                # Not noted, so not handed over. One that was ended meanwhile stays so.
+                send.receipt, send.message = before
+                self._receipts[send.receipt.client_message_id] = (send.content_digest, send.receipt)
+                self._messages.changed(send.message)
             raise
 
     def _move_receipt(self, send: _Send, event: ReceiptEvent) -> Change:
@@ -698,7 +714,9 @@ class RunDesk:
     # From Hermes (GatewayEvents)
 
     def run_started(self, conversation_id: ConversationId, message_id: MessageId | None, origin: Origin) -> RunId:
-        if message_id in self._fenced or self._conversations.is_deleted(conversation_id):
+        handed = self._lanes[conversation_id].handed if conversation_id in self._lanes else None
+        expected = handed is not None and handed.message.message_id == message_id
+        if message_id in self._fenced or (self._conversations.is_going(conversation_id) and not expected):
             self._spawn(self._ask_to_stop(conversation_id))
             return RunId(f"run_{self._ids.token()}")
         change = self._conversations.ensure(conversation_id)
@@ -829,7 +847,7 @@ class RunDesk:
             self._sequencer.log(self._tools.ended(lane.run.run_id, result))
 
     def subagent_started(self, conversation_id: ConversationId, start: SubagentStart) -> None:
-        if self._conversations.is_deleted(conversation_id):
+        if self._conversations.is_going(conversation_id):
             return
         lane = self._lanes.get(conversation_id)
         change = self._conversations.ensure(conversation_id)
@@ -843,7 +861,7 @@ class RunDesk:
             self._sequencer.log(change + self._end_run(run, result)[1])
 
     def approval_requested(self, conversation_id: ConversationId, prompt: ApprovalPrompt) -> None:
-        if self._conversations.is_deleted(conversation_id):
+        if self._conversations.is_going(conversation_id):
             return
         lane = self._lane(conversation_id)
         change = self._conversations.ensure(conversation_id)
@@ -860,7 +878,7 @@ class RunDesk:
         self._sequencer.log(change + self._wait_or_go_on(self._lane(conversation_id)))
 
     def clarification_requested(self, conversation_id: ConversationId, prompt: ClarificationPrompt) -> None:
-        if self._conversations.is_deleted(conversation_id):
+        if self._conversations.is_going(conversation_id):
             return
         lane = self._lane(conversation_id)
         change = self._conversations.ensure(conversation_id)
@@ -997,7 +1015,7 @@ class RunDesk:
         self._next(lane)
 
     def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
-        if self._conversations.is_deleted(conversation_id):
+        if self._conversations.is_going(conversation_id):
             return self._messages.new_message_id()
         change = self._conversations.ensure(conversation_id)
         now = Time(self._clock.now_ms())

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 2.0
+MAX_WAITING: Final = 10_000
+"""While nothing can be stored: beyond so many, transient events are dropped, and clients ask for what they miss."""
 
 
 class EventMaker(Protocol):
@@ -63,6 +65,7 @@ class _Entry:
     change: Change = Change()
     transient: TransientEvent | None = None
     durable: bool = False
+    alone: bool = False
     call: Callable[[Seq], None] | None = None
     done: asyncio.Future[None] | None = None
 
@@ -98,15 +101,15 @@ class Sequencer:
         if self._worker is not None:
             await self._worker
 
-    def log(self, change: Change, *, durable: bool = False) -> asyncio.Future[None]:
+    def log(self, change: Change, *, durable: bool = False, alone: bool = False) -> asyncio.Future[None]:
         """Commit a change, then publish its events. The future ends when they are published.
 
-        Durable: it also survives a power cut, not only the death of the process.
+        Durable: it also survives a power cut, not only the death of the process. Alone: in a transaction of its own.
         """
         done = asyncio.get_running_loop().create_future()
         # Most callers do not wait; a failure is logged where it happens.
         done.add_done_callback(_retrieve)
-        self._append(_Entry(change, durable=durable, done=done))
+        self._append(_Entry(change, durable=durable, alone=alone, done=done))
         return done
 
     def tell(self, event: TransientEvent) -> None:
@@ -136,8 +139,9 @@ class Sequencer:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            entries = list(self._waiting)
-            self._waiting.clear()
+            entries = [self._waiting.popleft()]
+            while self._waiting and not entries[-1].alone and not self._waiting[0].alone:
+                entries.append(self._waiting.popleft())
             await self._commit_and_publish(entries)
 
     async def _commit_and_publish(self, entries: list[_Entry]) -> None:
@@ -190,9 +194,16 @@ class Sequencer:
             if item.entry.durable or self._stopping:
                 item.failure = failure
                 self._finish(item)
-        for entry in [entry for entry in self._waiting if entry.durable]:
-            self._waiting.remove(entry)
-            self._finish(_Prepared(entry, failure=failure))
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            asked = entry.change == Change() and entry.transient is None
+            if entry.call is not None:
+                # A newcomer gets what was told so far; the rest comes to it as to the others.
+                self._finish(_Prepared(entry))
+            elif entry.durable or asked:
+                self._finish(_Prepared(entry, failure=failure))
+            elif entry.transient is None or len(waiting) < MAX_WAITING:
+                self._waiting.append(entry)
         return [item for item in items if not item.finished]
 
     def _prepare(self, item: _Prepared, time: Time) -> None:

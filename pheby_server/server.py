@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 2.0
 MAX_REPLAYS = 8
-"""So many clients are told at the same time what they have missed."""
+"""So many clients read from the log at the same time."""
 REPLAY_BYTES = 262_144
 """Of events that are read at once, and of one batch."""
 RECONNECT_AFTER_MS = 2_000
@@ -320,17 +320,18 @@ class Server:
     async def _replay(self, session: Session, cursor: Seq, batches: bool) -> None:
         """Tell a client what it has missed, at its own pace, until it is in step with the others."""
         try:
-            async with self._replay_turns:
-                while not await self._in_step(session, cursor):
+            while not await self._in_step(session, cursor):
+                async with self._replay_turns:
                     events = await self._store.read(read_events(cursor, REPLAY_BYTES))
-                    if events is None:
-                        # So slow that the log has gone on without it: its next connection gets a snapshot.
-                        session.close(CloseCode.TOO_SLOW)
+                if events is None:
+                    # So slow that the log has gone on without it: its next connection gets a snapshot.
+                    session.close(CloseCode.TOO_SLOW)
+                    return
+                # Outside of its turn: whoever reads slowly holds up nobody.
+                for frame in _joined([frame for _, frame in events], batches):
+                    if not await session.send_paced(frame):
                         return
-                    for frame in _joined([frame for _, frame in events], batches):
-                        if not await session.send_paced(frame):
-                            return
-                    cursor = events[-1][0] if events else cursor
+                cursor = events[-1][0] if events else cursor
         except Exception as failure:
             log.error("replay.failed", exc_info=failure)
             session.close(CloseCode.INTERNAL)

@@ -655,9 +655,9 @@ def read_runs(run_ids: Iterable[RunId]) -> Statement[list[Run]]:
 
 
 def read_page_runs(
-    conversation_id: ConversationId, run_ids: Iterable[RunId], low: int, high: int
+    conversation_id: ConversationId, run_ids: Iterable[RunId], low: int, high: int, more: int
 ) -> Statement[list[Run]]:
-    """The runs of a page: those that its items name, and those that began between the positions, with items or not."""
+    """The runs of a page: those that its items name, and the newest others that began between the positions."""
     named = read_runs(run_ids)
 
     def read(database: sqlite3.Connection) -> list[Run]:
@@ -665,10 +665,9 @@ def read_page_runs(
         rows = database.execute(
             "SELECT body FROM runs WHERE conversation_id = ? AND anchor BETWEEN ? AND ?", (conversation_id, low, high)
         )
-        for (body,) in rows:
-            run = decode_object(body, Run)
-            runs.setdefault(run.run_id, run)
-        return list(runs.values())
+        others = [run for run in (decode_object(body, Run) for (body,) in rows) if run.run_id not in runs]
+        others.sort(key=lambda run: (run.created_at, run.run_id))
+        return [*runs.values(), *others[-more:]]
 
     return read
 

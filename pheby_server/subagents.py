@@ -21,7 +21,7 @@ from .stores import save_run
 log = logging.getLogger(__name__)
 
 MAX_OPEN: Final = 64
-MAX_DESCRIPTION_CHARS: Final = 500
+MAX_DESCRIPTION_CHARS: Final = 200
 
 
 class Tools(Protocol):

@@ -16,7 +16,7 @@ import attrs
 from pheby_protocol import limits
 from pheby_protocol.codec import encode_object
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import ConversationId, HistoryId, Index, ListCursor, MessageId, Position, Seq, Time
+from pheby_protocol.ids import ConversationId, HistoryId, Index, ListCursor, MessageId, Position, RunId, Seq, Time
 from pheby_protocol.messages.approval import Approval
 from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.conversation import Conversation, HistoryChanged
@@ -56,6 +56,10 @@ _FRAME_SHARE = 0.8
 """Of the largest frame, for texts; the rest is for everything around them."""
 _QUEUED_SHARE = 4
 """Of the room for texts in a page of history, queued ones take one part in so many."""
+_RUN_BYTES = 2_048
+"""No run takes more."""
+_MORE_RUNS = 80
+"""So many runs without an item are named by one page at most, the newest of them: they fit beside the texts."""
 _REREAD_SECONDS = 0.3
 """Hermes writes the last row of a run up to this long after the run's end."""
 
@@ -216,7 +220,13 @@ class Transcript:
 
     def _as_sent(self, message: Message, room: int | None = None) -> Message:
         text, cut = self.fit(message.text, room)
-        return attrs.evolve(message, text=text, text_truncated=True) if cut else message
+        if not cut:
+            return message
+        index = message.index
+        if index is not None and message.status is MessageState.STREAMING:
+            # Said to be behind, so that the client asks for the whole text.
+            index = Index(max(index - 1, -1))
+        return attrs.evolve(message, text=text, text_truncated=True, index=index)
 
     async def page(
         self, conversation_id: ConversationId, limit: int | None, before: Position | None, after: Position | None
@@ -253,6 +263,7 @@ class Transcript:
                 [item.run_id for item in kept if item.run_id],
                 low,
                 limits.MAX_INTEGER if high is None else high,
+                _MORE_RUNS,
             )
         )
         return Page(
@@ -280,9 +291,14 @@ class Transcript:
     def _fitting(self, items: Sequence[Item], room: int) -> tuple[list[Item], bool]:
         """As many items from the front as the room holds, at least one; and whether any was left out."""
         kept: list[Item] = []
+        runs: set[RunId] = set()
         for item in items:
             sent = self._as_sent(item) if isinstance(item, Message) else item
             size = _size(sent)
+            if item.run_id is not None and item.run_id not in runs:
+                # Its run comes with it.
+                runs.add(item.run_id)
+                size += _RUN_BYTES
             if size > room and kept:
                 return kept, True
             if size > room and isinstance(item, Message):

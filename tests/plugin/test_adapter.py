@@ -595,6 +595,59 @@ async def test_a_confirmation_is_refused_and_not_shown(
     assert (page["messages"], page["approvals"]) == ([], [])
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_chat_is_reset_by_hermess_own_command(talk: Conversation, hermes: FakeHermes, fails: bool) -> None:
+    """R-B4: only what this asks for is confirmed, in its chat and while it is on its way."""
+    events: list[Any] = []
+
+    async def confirm(chat_id: str, confirm_id: str) -> None:
+        await talk.adapter.send_slash_confirm(chat_id, "New?", "words", KEY, confirm_id, metadata=None)
+
+    async def handler(event: Any) -> str:
+        events.append(event)
+        await confirm(talk.chat_id, "k1")
+        await confirm("200", "k2")
+        if fails:
+            raise RuntimeError("no")
+        return "A new session has begun."
+
+    talk.adapter.set_message_handler(handler)
+    await confirm(talk.chat_id, "k0")
+    if fails:
+        with pytest.raises(RuntimeError):
+            await talk.adapter.reset(talk.chat_id)
+    else:
+        await talk.adapter.reset(talk.chat_id)
+    await confirm(talk.chat_id, "k3")
+    answers = [("k0", "cancel"), ("k1", "once"), ("k2", "cancel"), ("k3", "cancel")]
+    assert hermes.confirmed == [(KEY, *answer) for answer in answers]
+    (event,) = events
+    assert fake_hermes.command_words(event) == (True, "new")
+    assert (event.text, event.source.chat_id, event.source.user_id) == ("/new", talk.chat_id, "owner")
+    # By the handler alone: there is no turn, and nobody is told what it answers.
+    assert talk.adapter.handled.empty()
+    assert talk.adapter.is_free(talk.chat_id)
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    assert page["messages"] == []
+
+
+async def test_the_handler_is_the_one_that_hermes_sets_last(make: Make) -> None:
+    adapter, heard = make(), []
+
+    def handler(name: str) -> Any:
+        async def handle(event: Any) -> None:
+            heard.append((name, event.text, event.message_id))
+
+        return handle
+
+    for name in ("first", "second"):
+        adapter.set_message_handler(handler(name))
+        assert adapter._message_handler is adapter._handler
+        await adapter.reset("100")
+    assert [found[:2] for found in heard] == [("first", "/new"), ("second", "/new")]
+    assert heard[0][2] != heard[1][2]
+
+
 async def test_a_subagent_is_stopped_by_hermess_name_for_it(talk: Conversation, hermes: FakeHermes) -> None:
     hermes.subagents.add("h-1")
     await talk.begin(await talk.say("hello"))

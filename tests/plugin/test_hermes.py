@@ -510,6 +510,172 @@ def test_a_read_that_fails_closes_the_database(hermes: FakeHermes, database: Pat
         _hermes.owned_rows(database, "pheby", "100")
 
 
+# Titles and deletion
+
+
+class FakeSessionDB:
+    """Sessions in memory, as the older line deletes them. Titles are unique over all of them."""
+
+    sessions: list[dict[str, Any]] = []
+    titled: list[tuple[str, str]] = []
+    deleted: list[tuple[str, dict[str, bool]]] = []
+    stays: set[str] = set()
+    """Those that Hermes does not delete now."""
+    open = 0
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.read_only = read_only
+        FakeSessionDB.open += 1
+
+    def close(self) -> None:
+        FakeSessionDB.open -= 1
+
+    def list_sessions_rich(self, source: str, limit: int, include_children: bool = False) -> list[dict[str, Any]]:
+        assert include_children
+        return [dict(found) for found in self.sessions if found["source"] == source]
+
+    def get_messages(self, session_id: str, *, include_inactive: bool) -> list[dict[str, Any]]:
+        return [{"id": 1, "session_id": session_id}]
+
+    def set_session_title(self, session_id: str, title: str) -> bool:
+        assert not self.read_only
+        if title and any(found["title"] == title and found["id"] != session_id for found in self.sessions):
+            raise ValueError("in use")
+        self.titled.append((session_id, title))
+        next(found for found in self.sessions if found["id"] == session_id)["title"] = title
+        return True
+
+    def delete_session(self, session_id: str) -> bool:
+        return self._delete(session_id)
+
+    def _delete(self, session_id: str, **options: bool) -> bool:
+        assert not self.read_only
+        self.deleted.append((session_id, options))
+        if session_id not in self.stays:
+            self.sessions[:] = [found for found in self.sessions if found["id"] != session_id]
+        return True
+
+
+class NewSessionDB(FakeSessionDB):
+    """As the newer line deletes them."""
+
+    def delete_session(
+        self,
+        session_id: str,
+        sessions_dir: Path | None = None,
+        include_compression_chain: bool = False,
+        exclude_active_write_guards: bool = False,
+    ) -> bool:
+        return self._delete(
+            session_id, chain=include_compression_chain, guards=exclude_active_write_guards, files=bool(sessions_dir)
+        )
+
+
+def session(name: str, chat_id: str, started: float, *, title: str = "", **fields: Any) -> dict[str, Any]:
+    found = {"id": name, "source": "pheby", "chat_id": chat_id, "started_at": started, "title": title}
+    return found | fields
+
+
+@pytest.fixture(params=[FakeSessionDB, NewSessionDB])
+def written(
+    request: pytest.FixtureRequest, hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[_hermes.SessionStore]:
+    """Two sessions of one chat, one of another, one of another platform's."""
+    monkeypatch.setattr(hermes.modules["hermes_state"], "SessionDB", request.param)
+    for name in ("titled", "deleted"):
+        monkeypatch.setattr(FakeSessionDB, name, [])
+    monkeypatch.setattr(FakeSessionDB, "stays", set())
+    sessions = [
+        session("s3", "200", 3.0, title="Theirs"),
+        session("s2", "100", 2.0),
+        session("s1", "100", 1.0, title="Mine", ended_at=1.5),
+        session("t1", "100", 4.0, title="Telegram", source="telegram"),
+    ]
+    monkeypatch.setattr(FakeSessionDB, "sessions", sessions)
+    (tmp_path / "state.db").touch()
+    yield _hermes.SessionStore(tmp_path / "state.db", "pheby")
+    assert FakeSessionDB.open == 0
+
+
+def titles() -> dict[str, str]:
+    return {found["id"]: found["title"] for found in FakeSessionDB.sessions}
+
+
+def test_a_title_is_that_of_the_newest_session(written: _hermes.SessionStore) -> None:
+    assert written.set_title("100", "New") is True
+    assert titles() == {"s3": "Theirs", "s2": "New", "s1": "Mine", "t1": "Telegram"}
+
+
+def test_an_older_session_of_the_chat_gives_its_title_up(written: _hermes.SessionStore) -> None:
+    """Titles are unique over all sessions."""
+    assert written.set_title("100", "Mine") is True
+    assert FakeSessionDB.titled == [("s1", ""), ("s2", "Mine")]
+
+
+@pytest.mark.parametrize("title", ["Theirs", "Telegram"])
+def test_a_title_of_another_chat_is_not_taken(written: _hermes.SessionStore, title: str) -> None:
+    before = titles()
+    assert written.set_title("100", title) is False
+    assert titles() == before
+
+
+def test_the_session_that_goes_on_is_the_one_that_is_named(written: _hermes.SessionStore) -> None:
+    FakeSessionDB.sessions.append(session("s4", "100", 4.0, ended_at=5.0))
+    assert written.set_title("100", "New") is True
+    assert FakeSessionDB.titled == [("s2", "New")]
+    FakeSessionDB.sessions[1]["ended_at"] = 6.0
+    assert written.set_title("100", "Newer") is True
+    assert FakeSessionDB.titled[-1] == ("s4", "Newer")
+
+
+def test_every_session_of_a_chat_is_deleted_and_no_other(written: _hermes.SessionStore) -> None:
+    """R-B4: the whole lineage; on the newer line only what nothing writes to."""
+    new = _hermes_session_db() is NewSessionDB
+    options = {"chain": True, "guards": True, "files": False} if new else {}
+    assert written.delete("100") is True
+    assert FakeSessionDB.deleted == [("s1", options), ("s2", options)]
+    assert sorted(titles()) == ["s3", "t1"]
+    assert [found["id"] for found, _ in written.read(None)] == ["s3"]
+    assert written.delete("100") is True
+
+
+def test_a_session_that_stays_is_told(written: _hermes.SessionStore) -> None:
+    FakeSessionDB.stays.add("s1")
+    assert written.delete("100") is False
+    assert [found["id"] for found, _ in written.read("100")] == ["s1"]
+    FakeSessionDB.stays.clear()
+    assert written.delete("100") is True
+
+
+def test_where_hermes_has_nothing_there_is_nothing_to_do(written: _hermes.SessionStore) -> None:
+    """And no database is made: it is Hermes's."""
+    assert written.set_title("300", "New") is True
+    assert written.delete("300") is True
+    written.database.unlink()
+    assert written.set_title("100", "New") is True
+    assert written.delete("100") is True
+    assert not written.database.exists()
+    assert (FakeSessionDB.titled, FakeSessionDB.deleted) == ([], [])
+
+
+def _hermes_session_db() -> Any:
+    return sys.modules["hermes_state"].SessionDB  # type: ignore[attr-defined]
+
+
+# Commands
+
+
+@pytest.mark.parametrize("shape", ["old", "new"])
+def test_a_command_of_phebys_own_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str) -> None:
+    """B10: and what the owner types is none, with the same words."""
+    install(monkeypatch, tmp_path, shape=shape)
+    source = SimpleNamespace(chat_id="100")
+    event: Any = _hermes.command("/new", source, "n1")
+    assert command_words(event) == (True, "new")
+    assert (event.text, event.message_id, event.source, event.internal) == ("/new", "n1", source, False)
+    assert command_words(_hermes.typed_event("/new", source, "n1")) == (False, None)
+
+
 def test_no_hermes_is_left_behind() -> None:
     """Other tests must not see the stand-in."""
     assert "gateway.platforms.base" not in sys.modules

@@ -17,6 +17,7 @@ from pheby_server.boundary import RequestError
 from pheby_server.conversations import clean_title
 from pheby_server.ports import HermesConversation, Outcome, RunResult
 from pheby_server.server import Server
+from pheby_server.stores import StoreUnavailableError
 from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, running_server
 
 
@@ -320,3 +321,150 @@ async def test_many_devices_creating_at_once_get_a_conversation_each(tmp_path: P
             await client.hello(f"d{number}")
         made = await asyncio.gather(*(create(client, f"c{number}") for number, client in enumerate(clients)))
         assert len({found["conversation_id"] for found in made}) == 8
+
+
+# Renaming
+
+
+async def rename(client: MemoryTransport, name: str, title: str) -> dict[str, Any]:
+    return await client.request("conversation.rename", conversation_id=name, title=title)
+
+
+async def test_a_new_title_is_stored_told_and_hermess_too(tmp_path: Path) -> None:
+    """R-B5."""
+    hermes = ManualHermes()
+    async with running_server(str(tmp_path), hermes) as server:
+        client, other = await in_step(server), MemoryTransport(server)
+        await other.hello("other")
+        name = (await create(client, "c1"))["conversation_id"]
+        answer = await rename(client, name, "  Über Rom ")
+        assert (answer["conversation"]["title"], answer["conversation"]["title_source"]) == ("Über Rom", "manual")
+        assert [frame["type"] for frame in client.seen[-2:]] == ["conversation.updated", "conversation.rename.result"]
+        assert (await other.until("conversation.updated"))["conversation"] == answer["conversation"]
+        assert hermes.titles == {name: "Über Rom"}
+    async with running_server(str(tmp_path), ManualHermes()) as server:
+        client = await in_step(server)
+        got = await client.request("conversation.get", conversation_id=name)
+        assert got["conversation"] == answer["conversation"]
+
+
+@pytest.mark.parametrize("title", ["", "   ", "a\nb", "x" * (MAX_TITLE_CHARS + 1), "bell\x07"])
+async def test_a_bad_title_renames_nothing(tmp_path: Path, title: str) -> None:
+    hermes = ManualHermes()
+    async with running_server(str(tmp_path), hermes) as server:
+        client = await in_step(server)
+        made = await create(client, "c1", title="Kept")
+        assert (await rename(client, made["conversation_id"], title))["code"] == "invalid_title"
+        assert (await client.request("conversation.list"))["conversations"] == [made]
+        assert hermes.titles == {}
+        assert (await rename(client, "conv_1", "fine"))["code"] == "not_found"
+
+
+async def test_a_title_that_is_given_away_is_refused_and_says_where(tmp_path: Path) -> None:
+    hermes = ManualHermes()
+    async with running_server(str(tmp_path), hermes) as server:
+        client = await in_step(server)
+        ours = (await create(client, "c1", title="Ours"))["conversation_id"]
+        other = await create(client, "c2")
+        refused = await rename(client, other["conversation_id"], " Ours ")
+        assert (refused["code"], refused["details"]) == ("title_conflict", {"conversation_id": ours})
+        assert hermes.titles == {}
+        hermes.titles[ConversationId("conv_of_telegram")] = "Theirs"
+        refused = await rename(client, other["conversation_id"], "Theirs")
+        assert (refused["code"], refused.get("details")) == ("title_conflict", None)
+        got = await client.request("conversation.get", conversation_id=other["conversation_id"])
+        assert got["conversation"] == other
+        assert "conversation.updated" not in [frame["type"] for frame in client.seen]
+
+
+async def test_the_same_title_again_tells_nothing(tmp_path: Path) -> None:
+    async with running_server(str(tmp_path), ManualHermes(), clock=FakeClock()) as server:
+        client = await in_step(server)
+        name = (await create(client, "c1"))["conversation_id"]
+        answers = [(await rename(client, name, "Mine"))["conversation"] for _ in range(2)]
+        assert answers[0] == answers[1]
+        assert [frame["type"] for frame in client.seen].count("conversation.updated") == 1
+
+
+async def test_a_generated_title_becomes_the_owners_by_its_name(tmp_path: Path) -> None:
+    """R-B5: the same words, and from then on nothing replaces them."""
+    hermes = ManualHermes()
+    async with running_server(str(tmp_path), hermes) as server:
+        client = await in_step(server)
+        name = ConversationId((await create(client, "c1"))["conversation_id"])
+        hermes.listed = [hermes_has(name, "Auto")]
+        await server.conversations.refresh_title(name)
+        assert (await rename(client, name, "Auto"))["conversation"]["title_source"] == "manual"
+        hermes.listed = [hermes_has(name, "Other")]
+        await server.conversations.refresh(force=True)
+        await server.conversations.refresh_title(name)
+        got = (await client.request("conversation.get", conversation_id=name))["conversation"]
+        assert (got["title"], got["title_source"]) == ("Auto", "manual")
+
+
+@pytest.mark.parametrize(
+    ("hermess", "taken", "given"),
+    [("Auto", False, ["Mine"]), ("", False, ["Mine"]), ("Mine", False, []), ("Auto", True, ["Mine"])],
+)
+async def test_after_a_run_hermes_is_given_the_owners_title_where_it_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hermess: str, taken: bool, given: list[str]
+) -> None:
+    """A6, R-B5: a title from before the first message, when Hermes had no session to name."""
+    hermes, asked = ManualHermes(), []
+    async with running_server(str(tmp_path), hermes) as server:
+        client = await in_step(server)
+        name = ConversationId((await create(client, "c1", title="Mine"))["conversation_id"])
+        hermes.listed = [hermes_has(name, hermess)]
+        if taken:
+            hermes.titles[ConversationId("conv_of_telegram")] = "Mine"
+        real, over = hermes.rename, asyncio.Event()
+
+        async def renames(conversation_id: ConversationId, title: str) -> None:
+            asked.append(title)
+            await real(conversation_id, title)
+
+        refresh = server.conversations.refresh_title
+
+        async def refreshes(conversation_id: ConversationId) -> None:
+            await refresh(conversation_id)
+            over.set()
+
+        monkeypatch.setattr(hermes, "rename", renames)
+        monkeypatch.setattr(server.conversations, "refresh_title", refreshes)
+        server.events.run_started(name, None, Origin.BACKGROUND)
+        server.events.run_ended(name, RunResult(outcome=Outcome.COMPLETED))
+        async with asyncio.timeout(2):
+            await over.wait()
+        assert asked == given
+        got = (await client.request("conversation.get", conversation_id=name))["conversation"]
+        assert (got["title"], got["title_source"]) == ("Mine", "manual")
+
+
+async def test_a_title_that_cannot_be_stored_is_not_kept_and_may_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-M4: full disk."""
+    async with running_server(str(tmp_path), ManualHermes()) as server:
+        client = await in_step(server)
+        made = await create(client, "c1", title="Old")
+
+        async def transact(work: Any, *, durable: bool = False) -> Any:
+            raise StoreUnavailableError("disk full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(server._store, "transact", transact)
+            assert (await rename(client, made["conversation_id"], "New"))["code"] == "unavailable"
+        assert (await client.request("conversation.list"))["conversations"] == [made]
+        assert (await rename(client, made["conversation_id"], "New"))["conversation"]["title"] == "New"
+        assert [frame["type"] for frame in client.seen].count("conversation.updated") == 1
+
+
+@pytest.mark.parametrize("title", ["会議　メモ", "Prix\u00a0: 5", "👩\u200d💻 work", "می\u200cخواهم", "a"])
+def test_titles_of_all_scripts_are_titles(title: str) -> None:
+    assert clean_title(f" {title} ") == title
+
+
+@pytest.mark.parametrize("title", ["\u200b", "a\u202eb", "a\u2028b", "a\x7fb", "\ud800", " \u200d "])
+def test_what_cannot_be_seen_or_shows_something_else_is_none(title: str) -> None:
+    with pytest.raises(RequestError):
+        clean_title(title)
