@@ -238,7 +238,8 @@ class ConversationDesk:
         try:
             await self._sequencer.log(self.update(renamed), durable=True)
         except Exception:
-            self._take_back(conversation_id, title=known.title, title_source=known.title_source)
+            was = {"title": known.title, "title_source": known.title_source, "updated_at": known.updated_at}
+            self._take_back(conversation_id, **was)
             raise
         return self.get(conversation_id)
 
@@ -257,6 +258,7 @@ class ConversationDesk:
                 history_head=before.history_head,
                 last_activity_at=before.last_activity_at,
                 last_message_preview=before.last_message_preview,
+                updated_at=before.updated_at,
             )
 
     # Deletion

@@ -79,6 +79,8 @@ class Sequencer:
         self._clock = clock
         self._publish = publish
         self._waiting: deque[_Entry] = deque()
+        self._group: list[_Prepared] = []
+        """What is being stored."""
         self._wake = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
@@ -151,6 +153,7 @@ class Sequencer:
             self._prepare(item, time)
         good = [item for item in prepared if item.failure is None and item.entry.change != Change()]
         grown = self._log.grown(sum(len(item.frames) for item in good))
+        self._group = prepared
         await self._store_all(good, (self._log.prune(time),) if grown else ())
         for item in prepared:
             if not item.finished:
@@ -191,20 +194,29 @@ class Sequencer:
     def _refuse(self, items: list[_Prepared], failure: Exception) -> list[_Prepared]:
         """While nothing can be stored, what a client asked for fails at once; all else waits. What still waits."""
         for item in items:
-            if item.entry.durable or self._stopping:
+            if self._stopping and not item.finished:
                 item.failure = failure
                 self._finish(item)
+        for item in self._group:
+            self._waits(item, failure)
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            asked = entry.change == Change() and entry.transient is None
-            if entry.call is not None:
-                # A newcomer gets what was told so far; the rest comes to it as to the others.
-                self._finish(_Prepared(entry))
-            elif entry.durable or asked:
-                self._finish(_Prepared(entry, failure=failure))
-            elif entry.transient is None or len(waiting) < MAX_WAITING:
+            if self._waits(_Prepared(entry), failure) and (entry.transient is None or len(waiting) < MAX_WAITING):
                 self._waiting.append(entry)
         return [item for item in items if not item.finished]
+
+    def _waits(self, item: _Prepared, failure: Exception) -> bool:
+        """Whether an entry waits for the store; else it is finished."""
+        entry = item.entry
+        if item.finished:
+            return False
+        asked = entry.change == Change() and entry.transient is None
+        if entry.call is None and (entry.durable or asked):
+            item.failure = failure
+        # A newcomer gets what was told so far; the rest comes to it as to the others.
+        if entry.call is not None or item.failure is not None:
+            self._finish(item)
+        return not item.finished
 
     def _prepare(self, item: _Prepared, time: Time) -> None:
         try:

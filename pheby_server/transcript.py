@@ -192,6 +192,13 @@ class Transcript:
         event = partial(MessageCreated, conversation_id=message.conversation_id, message=self._as_sent(message))
         return Change((event,), (save_message(message),))
 
+    def withdrawn(self, message: Message) -> None:
+        """A new message could not be stored: it is not there, nor is its place."""
+        self.open.pop(message.message_id, None)
+        last = self._last_position.get(message.conversation_id)
+        if message.position is not None and message.position == last:
+            self._last_position[message.conversation_id] = message.position - _GAP
+
     def updated(self, message: Message) -> Change:
         """Store and announce a message of which something other than its text's end changed."""
         self._remember(message)

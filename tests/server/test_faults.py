@@ -14,6 +14,7 @@ from pheby_protocol.ids import ConversationId
 from pheby_protocol.messages.message import Origin
 from pheby_server.ports import Outcome, RunResult
 from pheby_server.server import Server
+from pheby_server.stores import Store
 from pheby_server.testing import ManualHermes, MemoryTransport, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
@@ -130,3 +131,37 @@ async def test_damage_that_shows_while_it_runs_is_told_once(tmp_path: Path, monk
         say(server, where, "lost")
         await asyncio.wait_for(told.wait(), 5)
         assert said(client) == []
+
+
+async def test_while_nothing_can_be_stored_newcomers_are_welcomed_and_answers_come(tmp_path: Path) -> None:
+    async with running_server(str(tmp_path), ManualHermes()) as server:
+        client, _ = await connected(server)
+        where = await created(client)
+        other = sqlite3.connect(tmp_path / "pheby.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        say(server, where, "it waits")
+        async with asyncio.timeout(8):
+            newcomer, welcome = await connected(server, device_id="newcomer")
+            refused = await client.request("message.receipt", client_message_id="none")
+        assert welcome["type"] == "welcome"
+        assert (refused["code"], refused["retryable"]) == ("unavailable", True)
+        assert said(newcomer) == []
+        other.execute("ROLLBACK")
+        other.close()
+        for each in (client, newcomer):
+            await each.until("run.ended")
+        assert said(client) == ["it waits"]
+
+
+async def test_the_mark_that_guards_the_log_is_itself_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G4: else a power cut takes it along with the events."""
+    asked: list[bool] = []
+    real = Store.transact
+
+    async def transact(self: Store, work: Any, *, durable: bool = False) -> Any:
+        asked.append(durable)
+        return await real(self, work, durable=durable)
+
+    monkeypatch.setattr(Store, "transact", transact)
+    async with running_server(str(tmp_path), ManualHermes()):
+        assert asked[0] is True

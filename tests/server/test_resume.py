@@ -14,7 +14,7 @@ from pheby_protocol.codec import structure
 from pheby_protocol.ids import ConversationId
 from pheby_protocol.messages.message import Origin
 from pheby_server.outbox import PACE_FRAMES
-from pheby_server.ports import Outcome, RunResult
+from pheby_server.ports import Outcome, RunResult, SubagentStart
 from pheby_server.server import MAX_REPLAYS, Server
 from pheby_server.testing import ManualHermes, MemoryTransport, running_server
 
@@ -297,3 +297,51 @@ async def test_a_stop_in_a_replay_ends(tmp_path: Path) -> None:
         resume = {"epoch": phone.state.epoch, "seq": phone.state.cursor}
         line.send({"type": "hello", "id": "1", "protocol_versions": [1], "client": client, "resume": resume})
         await line.receive()
+
+
+async def test_clients_that_read_nothing_hold_up_nobody(rig: Rig) -> None:
+    """R-M2: more of them than are told at the same time."""
+    where = await rig.create()
+    phone = Phone(rig.server)
+    await phone.connect()
+    old = {"epoch": phone.state.epoch, "seq": phone.state.cursor}
+    for number in range(400):
+        rig.run(where, f"text {number} " + "x" * 500)
+    await rig.events.settled()
+    for number in range(MAX_REPLAYS + 2):
+        client = {"name": "idle", "version": "1", "device_id": f"idle-{number}"}
+        idle = MemoryTransport(rig.server)
+        idle.send({"type": "hello", "id": "1", "protocol_versions": [1], "client": client, "resume": old})
+    await asyncio.sleep(0)
+    phone.cut()
+    await asyncio.wait_for(phone.connect(), 5)
+    assert phone.state.in_step
+
+
+async def test_a_newcomer_sees_a_text_that_fits_no_frame_in_the_end(rig: Rig) -> None:
+    """C5: what is shown of it is said to be behind, so that it is asked for."""
+    where = await rig.create()
+    rig.events.run_started(where, None, Origin.BACKGROUND)
+    message_id = rig.events.message_started(where, "x" * 600_000)
+    rig.events.message_appended(message_id, "y" * 600_000)
+    await rig.events.settled()
+    phone = await rig.fresh()
+    rig.events.message_appended(message_id, "END")
+    await phone.catch_up()
+    assert phone.state.needs_text == {message_id}
+
+
+async def test_runs_without_an_item_never_make_a_page_too_large(rig: Rig) -> None:
+    where = await rig.create()
+    rig.run(where, "one")
+    for number in range(600):
+        start = SubagentStart(key=f"k{number}", parent=None, call_id=None, goal="你" * 500)
+        rig.events.subagent_started(where, start)
+        rig.events.subagent_ended(where, f"k{number}", DONE)
+    await rig.events.settled()
+    line = MemoryTransport(rig.server)
+    await line.hello()
+    page = await line.request("conversation.history", conversation_id=where)
+    assert page["type"] == "conversation.history.result", page
+    assert [message["text"] for message in page["messages"]] == ["one"]
+    assert len(page["runs"]) > 50

@@ -16,7 +16,15 @@ from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
 from pheby_server import runs
-from pheby_server.ports import HandOver, HermesMessage, Outcome, RunResult, Unavailable
+from pheby_server.ports import (
+    ClarificationPrompt,
+    HandOver,
+    HermesMessage,
+    Outcome,
+    RunResult,
+    ToolStart,
+    Unavailable,
+)
 from pheby_server.server import Server
 from pheby_server.stores import StoreUnavailableError
 from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, running_server
@@ -1110,6 +1118,109 @@ async def test_the_log_tells_how_left_over_runs_end_in_the_order_of_the_contract
         types = [row[0].split('"')[3] for row in rows]
         order = [name for name in types if name in ("message.completed", "run.ended", "message.updated")]
         assert order == ["message.completed", "run.ended", "message.updated"]
+
+
+async def test_what_a_dead_process_left_open_ends_tools_first_then_questions_then_texts(tmp_path: Path) -> None:
+    """The contract's order, section 6, also at the start."""
+    clock = FakeClock()
+    async with crashing(tmp_path, clock=clock) as rig:
+        await rig.started("m1")
+        rig.events.message_started(rig.name, "half")
+        rig.events.clarification_requested(
+            rig.name,
+            ClarificationPrompt(
+                key="k1",
+                question="Which?",
+                labels=(),
+                multiple=False,
+                free_text=True,
+                skippable=False,
+                call_id=None,
+                expires_at=None,
+            ),
+        )
+        tool = ToolStart(call_id="c1", name="t", description=None, arguments={}, arguments_truncated=False)
+        rig.events.tool_started(rig.name, tool)
+        await rig.events.settled()
+        head = rig.server.published_seq
+    async with rigged(tmp_path, clock=clock) as rig:
+        rows = await rig.server._store.read(
+            lambda database: database.execute("SELECT frame FROM events WHERE seq > ? ORDER BY seq", (head,)).fetchall()
+        )
+        types = [row[0].split('"')[3] for row in rows]
+        order = [name for name in types if name.partition(".")[0] not in ("conversation",)]
+        assert order[:3] == ["tool.completed", "clarification.resolved", "message.completed"]
+        assert order[3:] == ["run.ended", "message.updated"]
+
+
+async def test_a_send_behind_one_that_was_cancelled_at_once_runs_under_its_own_id(rig: Rig) -> None:
+    """An outbox that is flushed after a reconnect: send, cancel it, send."""
+    for number, frame in enumerate(
+        (
+            {"type": "message.send", "conversation_id": rig.name, "client_message_id": "m1", "text": "one"},
+            {"type": "run.cancel", "client_message_id": "m1"},
+            {"type": "message.send", "conversation_id": rig.name, "client_message_id": "m2", "text": "two"},
+        )
+    ):
+        rig.client.send({**frame, "id": f"q{number}"})
+    receipt = (await rig.client.until("message.send.result", id="q2"))["receipt"]
+    taken = await rig.handed_over()
+    assert taken.message_id == receipt["message_id"]
+    assert rig.events.run_started(rig.name, taken.message_id, Origin.CHAT) == receipt["run_id"]
+    rig.events.run_ended(rig.name, DONE)
+    await rig.events.settled()
+    assert (await rig.receipt("m2"))["state"] == "done"
+    ended = {frame["run"]["run_id"]: frame["run"]["status"] for frame in await rig.seen("run.ended")}
+    assert ended[receipt["run_id"]] == "completed"
+    assert sorted(ended.values()) == ["cancelled", "completed"]
+
+
+async def test_a_send_that_was_refused_and_cancelled_leaves_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-C2: neither told, nor in the history, nor in the list."""
+    before = (await rig.client.request("conversation.get", conversation_id=rig.name))["conversation"]
+    real = rig.server._store.transact
+
+    async def transact(work: Any, *, durable: bool = False) -> Any:
+        raise StoreUnavailableError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.server._store, "transact", transact)
+        send = {"type": "message.send", "conversation_id": rig.name, "client_message_id": "m1", "text": "one"}
+        rig.client.send({**send, "id": "a"})
+        rig.client.send({"type": "run.cancel", "client_message_id": "m1", "id": "b"})
+        answers = [await rig.client.receive(), await rig.client.receive()]
+        assert {answer["code"] for answer in answers} <= {"unavailable", "not_found"}
+    assert rig.server._store.transact == real
+    assert await rig.seen("message.created", "message.updated", "run.ended") == []
+    assert (await rig.history())["messages"] == []
+    assert (await rig.client.request("conversation.get", conversation_id=rig.name))["conversation"] == before
+
+
+async def test_a_send_that_ended_while_its_dispatch_was_refused_stays_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, held = rig.server._store.transact, asyncio.Event()
+
+    async def transact(work: Any, *, durable: bool = False) -> Any:
+        if durable and not held.is_set():
+            await held.wait()
+            raise StoreUnavailableError("disk full")
+        return await real(work, durable=durable)
+
+    rig.hermes.is_ready.clear()
+    run_id = (await rig.send("m1", "one"))["receipt"]["run_id"]
+    monkeypatch.setattr(rig.server._store, "transact", transact)
+    rig.hermes.is_ready.set()
+    while not (await asyncio.sleep(0) or rig.server.runs._receipts["m1"][1].state == "dispatched"):
+        pass
+    rig.server.runs.run_lost(rig.name, rig.server.runs._lanes[rig.name].handed.message.message_id)
+    held.set()
+    await rig.events.settled()
+    assert (await rig.receipt("m1"))["state"] == "done"
+    page = await rig.history()
+    assert [(found["text"], found["status"]) for found in page["messages"]] == [("one", "completed")]
+    assert [run["status"] for run in page["runs"] if run["run_id"] == run_id] == ["failed"]
+    assert snapshot(await rig.again())["messages"] == []
 
 
 async def test_the_files_of_a_living_server_are_whole_at_any_moment(tmp_path: Path) -> None:
