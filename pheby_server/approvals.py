@@ -87,7 +87,7 @@ class ApprovalDesk(PromptDesk[Approval, Decision]):
             return self._close(entry, ApprovalEvent.EXPIRE, None, DecidedBy(kind=by))
         if by is DecisionSource.RUN_END:
             return self._close(entry, ApprovalEvent.CANCEL, None, DecidedBy(kind=by))
-        decided_by = entry.prompt.decided_by or DecidedBy(kind=by)
+        decided_by = entry.device or DecidedBy(kind=by)
         answer = None if decision is None else Decision(decision)
         return self._close(entry, ApprovalEvent.RESOLVE, answer, decided_by)
 
@@ -121,9 +121,6 @@ class ApprovalDesk(PromptDesk[Approval, Decision]):
     async def _tell_hermes(self, entry: OpenPrompt[Approval], answer: Decision) -> bool:
         conversation_id = entry.prompt.conversation_id
         return await self._port.resolve_approval(conversation_id, entry.key, answer.choice, answer.reason)
-
-    def _with_device(self, prompt: Approval, device: DecidedBy) -> Approval:
-        return attrs.evolve(prompt, decided_by=device)
 
     def _ended(self, prompt: Approval, status: PromptStatus, answer: Decision | None, by: DecidedBy) -> Approval:
         decision = None if answer is None else answer.choice

@@ -111,9 +111,6 @@ class ClarificationDesk(PromptDesk[Clarification, ClarificationAnswer]):
         conversation_id = entry.prompt.conversation_id
         return await self._port.resolve_clarification(conversation_id, entry.key, chosen, text, skip=answer.skipped)
 
-    def _with_device(self, prompt: Clarification, device: DecidedBy) -> Clarification:
-        return attrs.evolve(prompt, answered_by=device)
-
     def _ended(
         self, prompt: Clarification, status: PromptStatus, answer: ClarificationAnswer | None, by: DecidedBy
     ) -> Clarification:

@@ -60,6 +60,8 @@ class OpenPrompt(Generic[P]):
     key: str
     state: Any
     prompt: P
+    device: DecidedBy | None = None
+    """Whose answer is on its way to Hermes."""
 
 
 class PromptDesk(ABC, Generic[P, A]):
@@ -117,10 +119,6 @@ class PromptDesk(ABC, Generic[P, A]):
     @abstractmethod
     async def _tell_hermes(self, entry: OpenPrompt[P], answer: A) -> bool:
         """Give Hermes the answer; False when it did not take it."""
-
-    @abstractmethod
-    def _with_device(self, prompt: P, device: DecidedBy) -> P:
-        """The prompt while a device's answer is on its way."""
 
     @abstractmethod
     def _ended(self, prompt: P, status: PromptStatus, answer: A | None, by: DecidedBy) -> P:
@@ -182,25 +180,27 @@ class PromptDesk(ABC, Generic[P, A]):
             return await self._ended_already(prompt_id, answer, device_id)
         if entry.state == State.RESOLVING:
             await self._sequencer.settled()
+            if prompt_id not in self._open:
+                return await self._ended_already(prompt_id, answer, device_id)
             raise RequestError(ErrorCode.ALREADY_RESOLVED, details=self._details(entry.prompt))
         if entry.state != State.PENDING:
             raise RequestError(ErrorCode.NOT_ANSWERABLE, details=self._details(entry.prompt))
         self._check(entry.prompt, answer)
         self._move(entry, Event.ANSWER)
         device = DecidedBy(kind=DecisionSource.DEVICE, device_id=device_id, client_name=client_name)
-        before, entry.prompt = entry.prompt, self._with_device(entry.prompt, device)
+        entry.device = device
         accepted = await self._ask(entry, answer)
         if prompt_id not in self._open:
             # Hermes has told of the end already; what it said counts.
             return await self._ended_already(prompt_id, answer, device_id)
         if not accepted:
-            entry.prompt = before
+            entry.device = None
             self._move(entry, Event.ANSWER_FAILED)
             await self._sequencer.settled()
             if prompt_id not in self._open:
                 # Over in the meantime, as Hermes has told now.
                 return await self._ended_already(prompt_id, answer, device_id)
-            raise RequestError(ErrorCode.NOT_ANSWERABLE, details=self._details(before))
+            raise RequestError(ErrorCode.NOT_ANSWERABLE, details=self._details(entry.prompt))
         closed = self._close(entry, Event.RESOLVE, answer, device)
         await self._sequencer.log(closed + self.go_on(entry.prompt.conversation_id))
         return entry.prompt
