@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak tools kotlin node test-extra clean
+.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make check                    lint, types, imports (seconds)"
 	@echo "make test-unit                what needs no Hermes"
 	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
+	@echo "make bench [QUICK=1]          measurements, as ratios to a peer in the same run"
 	@echo "make soak                     long fault runs: 10,000 random schedules, 200 sends cut or killed on each line"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
@@ -55,6 +56,9 @@ test-unit: $(VENV)/.made
 
 test-hermes: hermes
 	$(BIN)/python -m pytest tests/e2e --line $(or $(LINE),$(HERMES))
+
+bench: $(VENV)/.made
+	$(BIN)/python bench/history.py $(if $(QUICK),--quick)
 
 # What takes minutes: many random schedules, many kills of real gateways.
 SCHEDULES ?= 10000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import unicodedata
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -40,6 +42,7 @@ from .stores import (
 log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 5.0
+_TAKEN_AT_ONCE = 500
 _UNFIT = {"Cc", "Cs", "Zl", "Zp"}
 """Controls, halves of characters, ends of lines. Joiners and wide spaces are ordinary in many scripts."""
 _TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -69,8 +72,11 @@ class ConversationDesk:
         self._clock = clock
         self._ids = ids
         self._all: dict[ConversationId, Conversation] = {}
+        self._order: list[tuple[int, str]] = []
+        """The keys of all, as the list is ordered: a page costs the same however many there are."""
         self._by_client_id: dict[ClientConversationId, ConversationId] = {}
         self._refreshed_at = float("-inf")
+        self._refreshing: asyncio.Task[None] | None = None
         self._creating: set[ConversationId] = set()
         """On their way to the store, and perhaps refused there: not listed yet."""
         self._deleting: set[ConversationId] = set()
@@ -84,6 +90,23 @@ class ConversationDesk:
         for tombstone in await self._store.read(read_tombstones()):
             self._bury(tombstone)
 
+        if not self._all and not self._deleted:
+            await self._import()
+
+    async def _import(self) -> None:
+        """A new store: take over what Hermes has, before there is anyone to tell."""
+        try:
+            found = await self._port.conversations()
+        except Exception as failure:
+            # The first list tries again.
+            log.warning("conversations.not_imported", exc_info=failure)
+            return
+        change = Change()
+        for each in found:
+            change += self._take_over(each)
+        await self._sequencer.log(Change(writes=change.writes))
+        self._refreshed_at = self._clock.monotonic()
+
     def _bury(self, tombstone: Tombstone) -> None:
         self._deleted[tombstone.conversation_id] = tombstone
         if tombstone.client_conversation_id is not None:
@@ -91,9 +114,17 @@ class ConversationDesk:
             self._by_client_id.pop(tombstone.client_conversation_id, None)
 
     def _remember(self, conversation: Conversation) -> None:
+        self._unlist(conversation.conversation_id)
         self._all[conversation.conversation_id] = conversation
+        insort(self._order, _list_key(conversation))
         if conversation.client_conversation_id is not None:
             self._by_client_id[conversation.client_conversation_id] = conversation.conversation_id
+
+    def _unlist(self, conversation_id: ConversationId) -> Conversation | None:
+        known = self._all.pop(conversation_id, None)
+        if known is not None:
+            del self._order[bisect_left(self._order, _list_key(known))]
+        return known
 
     def get(self, conversation_id: ConversationId) -> Conversation:
         """The conversation. Raises RequestError not_found."""
@@ -132,7 +163,8 @@ class ConversationDesk:
         try:
             await self._sequencer.log(self._created(conversation), durable=True)
         except Exception:
-            del self._all[conversation.conversation_id], self._by_client_id[client_id]
+            self._unlist(conversation.conversation_id)
+            del self._by_client_id[client_id]
             raise
         finally:
             self._creating.discard(conversation.conversation_id)
@@ -212,16 +244,39 @@ class ConversationDesk:
         return Change() if conversation is None else self.update(attrs.evolve(conversation, active_run_id=run_id))
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Take over conversations and titles that only Hermes knows yet."""
+        """Take over conversations and titles that only Hermes knows yet.
+
+        The first time it is waited for; later ones go on beside, and what they find comes as events.
+        """
         now = self._clock.monotonic()
         if not force and now - self._refreshed_at < _REFRESH_SECONDS:
             return
-        self._refreshed_at = now
-        change = Change()
-        for found in await self._port.conversations():
-            change += self._take_over(found)
-        if change != Change():
-            await self._sequencer.log(change)
+        first, self._refreshed_at = self._refreshed_at == float("-inf"), now
+        if first or force:
+            await self._refresh()
+        elif self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_beside(), name="pheby-refresh")
+
+    async def _refresh_beside(self) -> None:
+        try:
+            await self._refresh()
+        except Exception as failure:
+            log.warning("conversations.not_refreshed", exc_info=failure)
+
+    async def stop(self) -> None:
+        """End what goes on beside."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+
+    async def _refresh(self) -> None:
+        found = await self._port.conversations()
+        for start in range(0, len(found), _TAKEN_AT_ONCE):
+            change = Change()
+            for each in found[start : start + _TAKEN_AT_ONCE]:
+                change += self._take_over(each)
+            if change != Change():
+                await self._sequencer.log(change)
 
     async def rename(self, conversation_id: ConversationId, title: str) -> Conversation:
         """Give a conversation the owner's title. Raises RequestError invalid_title, title_conflict, not_found."""
@@ -280,7 +335,8 @@ class ConversationDesk:
         """Delete it with all that is stored of it, and tell; when that cannot be stored, it is there again."""
         # What was told of it before is in the log by now, and goes with the rest.
         await self._sequencer.settled()
-        conversation = self._all.pop(conversation_id)
+        conversation = self._unlist(conversation_id)
+        assert conversation is not None
         tombstone = Tombstone(conversation_id, conversation.client_conversation_id, forgotten=False)
         self._bury(tombstone)
         event = partial(ConversationDeleted, conversation_id=conversation_id)
@@ -343,16 +399,16 @@ class ConversationDesk:
     def page(self, limit: int | None, cursor: ListCursor | None) -> tuple[tuple[Conversation, ...], ListCursor | None]:
         """A page of the list, newest activity first, equal times by id; and the cursor of the next one."""
         size = min(limit or limits.DEFAULT_LIST_LIMIT, limits.MAX_LIST_LIMIT)
-        listed = (found for found in self._all.values() if found.conversation_id not in self._creating)
-        ordered: Iterable[Conversation] = sorted(listed, key=_list_key)
-        if cursor is not None:
-            after = _read_cursor(cursor)
-            ordered = [conversation for conversation in ordered if _list_key(conversation) > after]
-        else:
-            ordered = list(ordered)
-        page = tuple(ordered[:size])
-        more = len(ordered) > size
-        return page, _write_cursor(page[-1]) if more and page else None
+        start = 0 if cursor is None else bisect_right(self._order, _read_cursor(cursor))
+        page: list[Conversation] = []
+        for place in range(start, len(self._order)):
+            name = ConversationId(self._order[place][1])
+            if name in self._creating:
+                continue
+            if len(page) == size:
+                return tuple(page), _write_cursor(page[-1])
+            page.append(self._all[name])
+        return tuple(page), None
 
     def some(self, conversation_ids: Iterable[ConversationId]) -> tuple[Conversation, ...]:
         """The conversations among these that exist."""

@@ -202,6 +202,7 @@ class Server:
             log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
         for task in self._replays:
             task.cancel()
+        await self.conversations.stop()
         await self.deletions.stop()
         await self.runs.stop()
         await self._sequencer.stop()

@@ -207,19 +207,40 @@ async def test_a_conversation_that_goes_while_the_list_is_walked_loses_no_other(
         assert seen | moved == set(names)
 
 
-async def test_hermess_own_conversations_are_taken_over_and_announced(tmp_path: Path) -> None:
+async def test_what_hermes_has_is_there_before_the_first_client(tmp_path: Path) -> None:
+    """A new store on a Hermes of years: nobody is told of ten thousand conversations one by one."""
     hermes = ManualHermes()
-    hermes.listed = [hermes_has("conv_9", "From Telegram", at=77)]
+    hermes.listed = [hermes_has(f"conv_{number}") for number in range(10_000, 15_000)]
+    hermes.listed.append(hermes_has("conv_9", "From Telegram", at=77))
     async with running_server(str(tmp_path), hermes) as server:
         client = await in_step(server)
-        (found,) = (await client.request("conversation.list"))["conversations"]
-        assert (found["conversation_id"], found["title"], found["title_source"]) == (
-            "conv_9",
-            "From Telegram",
-            "generated",
-        )
+        assert not [frame for frame in client.seen if frame["type"] == "conversation.created"]
+        found = (await client.request("conversation.get", conversation_id="conv_9"))["conversation"]
+        assert (found["title"], found["title_source"]) == ("From Telegram", "generated")
         assert (found["created_at"], found["last_activity_at"]) == (77, 77)
-        assert client.seen[-2]["type"] == "conversation.created"
+        assert len((await client.request("conversation.list", limit=100))["conversations"]) == 100
+    async with running_server(str(tmp_path), ManualHermes()) as server:
+        client = await in_step(server)
+        assert (await client.request("conversation.get", conversation_id="conv_9"))["conversation"] == found
+
+
+async def test_a_hermes_that_cannot_be_read_at_the_start_is_read_with_the_first_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes = ManualHermes()
+    hermes.listed = [hermes_has("conv_9", at=77)]
+
+    async def locked() -> Any:
+        raise OSError("locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hermes, "conversations", locked)
+        async with running_server(str(tmp_path), hermes) as server:
+            client = await in_step(server)
+            patched.undo()
+            (found,) = (await client.request("conversation.list"))["conversations"]
+            assert found["conversation_id"] == "conv_9"
+            assert client.seen[-2]["type"] == "conversation.created"
 
 
 async def test_hermes_is_not_asked_for_every_list(tmp_path: Path) -> None:
@@ -231,6 +252,9 @@ async def test_hermes_is_not_asked_for_every_list(tmp_path: Path) -> None:
         clock.move(1)
         assert (await client.request("conversation.list"))["conversations"] == []
         clock.move(5)
+        # A list never waits for Hermes again: what there is comes beside.
+        assert (await client.request("conversation.list"))["conversations"] == []
+        await client.until("conversation.created", conversation_id="conv_9")
         assert len((await client.request("conversation.list"))["conversations"]) == 1
 
 
