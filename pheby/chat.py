@@ -40,6 +40,7 @@ HELP: Final = """\
 Type a message and press Enter. These words are for the chat itself; any other text goes to the agent as it is:
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
+  /title TITLE   rename this one         /delete yes   delete this one, everywhere and for good
   /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
   /answer NUMBER ANSWER    answer a question: by choices (2, or 1,3), in your own words, or skip
   /cancel        cancel what runs here
@@ -366,6 +367,11 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                     await _decide(client, screen, rest)
                 case "/answer":
                     await _answer_question(client, screen, rest)
+                case "/title":
+                    renamed = await client.rename(screen.conversation.conversation_id, rest)
+                    screen.line(f"-- {_title(renamed)} --")
+                case "/delete":
+                    await _delete(client, screen, rest.strip())
                 case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:
@@ -386,6 +392,15 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
     if isinstance(terminal, PlainTerminal):
         # Nobody left: what was piped in has an end, and its answers are wanted.
         await screen.answered()
+
+
+async def _delete(client: Client, screen: Screen, sure: str) -> None:
+    if sure != "yes":
+        screen.line("! that cannot be taken back: /delete yes")
+        return
+    await client.delete(screen.conversation.conversation_id)
+    left = (await client.conversations(limit=1)).conversations
+    screen.open(left[0] if left else await client.create_conversation())
 
 
 async def _decide(client: Client, screen: Screen, typed: str) -> None:

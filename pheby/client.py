@@ -51,8 +51,12 @@ from pheby_protocol.messages.conversation import (
     Conversation,
     ConversationCreate,
     ConversationCreateResult,
+    ConversationDelete,
+    ConversationDeleteResult,
     ConversationList,
     ConversationListResult,
+    ConversationRename,
+    ConversationRenameResult,
 )
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 from pheby_protocol.messages.message import IfBusy, MessageSend, MessageSendResult, Receipt
@@ -206,6 +210,16 @@ class Client:
         """A page of the list, newest activity first."""
         asked = ConversationList(id=self._next_id(), limit=None if limit is None else Count(limit), cursor=cursor)
         return await self.request(asked, ConversationListResult)
+
+    async def rename(self, conversation_id: ConversationId, title: str) -> Conversation:
+        """Give a conversation a title."""
+        asked = ConversationRename(id=self._next_id(), conversation_id=conversation_id, title=title)
+        return (await self.request(asked, ConversationRenameResult)).conversation
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        """Delete a conversation, for good and everywhere."""
+        asked = ConversationDelete(id=self._next_id(), conversation_id=conversation_id)
+        await self.request(asked, ConversationDeleteResult)
 
     async def history(
         self, conversation_id: ConversationId, limit: int | None = None, before: Position | None = None

@@ -467,6 +467,18 @@ class Answering(Paper):
             yield answer
 
 
+class Typing(Paper):
+    """A terminal on which these lines are typed."""
+
+    def __init__(self, *typed: str) -> None:
+        super().__init__()
+        self._typed = typed
+
+    async def typed(self) -> Any:
+        for line in self._typed:
+            yield line
+
+
 def asking(text: str) -> Iterable[Step]:
     call = Begin("terminal", {"command": "rm -rf a"})
     question = Approve(call, "recursive delete", "rm -rf a")
@@ -571,3 +583,17 @@ async def test_a_subagent_is_shown_by_what_it_works_on(screen: Screen, paper: Pa
     screen.show(RunEnded(seq=Seq(2), time=Time(2), conversation_id=HERE, run=over))
     assert paper.lines == ["⚙ subagent: look", "⚙ subagent: completed"]
     assert screen.waits
+
+
+async def test_a_conversation_is_renamed_and_deleted(house: House) -> None:
+    paper = Typing("/title Better", "/delete", "/delete yes")
+    async with Client(house.url, SECRET) as client:
+        await client.create_conversation("Other")
+        mine = await client.create_conversation("Mine")
+        screen = Screen(paper, mine)
+        await asyncio.wait_for(_converse(client, screen, paper), 5)
+        left = (await client.conversations()).conversations
+    assert "-- Better --" in paper.lines
+    assert "! that cannot be taken back: /delete yes" in paper.lines
+    assert [found.title for found in left] == ["Other"]
+    assert screen.conversation.title == "Other"
