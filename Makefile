@@ -48,8 +48,15 @@ check: $(VENV)/.made
 schemas: $(VENV)/.made
 	$(BIN)/pheby schema export .
 
+# Two at a time: a gateway mostly waits. Each part prints what it did when it has ended.
+E2E := $(addprefix e2e-,$(LINES))
+.PHONY: $(E2E)
+
 test: hermes
-	$(BIN)/python -m pytest $(foreach line,$(LINES),--line $(line))
+	@$(MAKE) --no-print-directory --output-sync=target -j2 e2e-0.19 e2e-0.22 test-unit e2e-0.22-defaults e2e-0.19-defaults e2e-simulated
+
+$(E2E): e2e-%:
+	$(BIN)/python -m pytest tests/e2e --line $*
 
 test-unit: $(VENV)/.made
 	$(BIN)/python -m pytest --ignore tests/e2e

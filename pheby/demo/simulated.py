@@ -39,6 +39,11 @@ from .dialogue import Turn
 _REFUSED = {401: RunErrorCode.PROVIDER_AUTH, 403: RunErrorCode.PROVIDER_AUTH, 429: RunErrorCode.PROVIDER_RATE_LIMITED}
 
 
+_DANGEROUS = ("rm ", "chmod 777 ")
+_allowed: set[str] = set()
+"""What the owner has allowed for good, by its first word: here the pattern."""
+
+
 class SimulatedStack:
     """As DemoStack, without a gateway process: restarting it is closing the core and opening it again."""
 
@@ -149,9 +154,11 @@ def _called(call: scripts.Call) -> Generator[Step, None, str]:
     yield begin
     result = "done"
     command = str(call.arguments.get("command", ""))
-    if command.startswith("rm "):
+    if command.startswith(_DANGEROUS) and command.split()[0] not in _allowed:
         approve = Approve(begin, "delete files", command)
         yield approve
+        if approve.decision == "always":
+            _allowed.add(command.split()[0])
         if approve.decision in ("deny", None):
             result = "BLOCKED"
     elif call.tool == "clarify":

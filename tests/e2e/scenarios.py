@@ -95,6 +95,15 @@ async def approval_session(scene: Scene) -> None:
 
 
 @_scenario
+async def approval_always(scene: Scene) -> None:
+    # A pattern of its own: what is allowed for good is allowed for every test that follows.
+    run_id = await scene.say(f'call terminal {{"command": "chmod 777 {scene.folder}"}}')
+    await scene.decide("always")
+    await scene.client.run_end(run_id)
+    await scene.exchange(f'call terminal {{"command": "chmod 777 {scene.folder}"}}')
+
+
+@_scenario
 async def approval_deny(scene: Scene) -> None:
     run_id = await scene.say(f"danger {scene.folder}")
     await scene.decide("deny")
