@@ -168,14 +168,7 @@ class PhebyAdapter(BasePlatformAdapter):
         if relay is None or server is None:
             return SendResult(success=False, error="not connected")
         message_id = relay.send(chat_id, content, metadata)
-        try:
-            await server.events.settled()
-        except StoreUnavailableError:
-            # It waits for the store, in its place: sent again it would come twice.
-            pass
-        except StoreError:
-            return SendResult(success=False, error="not connected")
-        return SendResult(success=True, message_id=message_id)
+        return await _told(server, message_id)
 
     async def edit_message(
         self, chat_id: str, message_id: str, content: str, *, finalize: bool = False, metadata: Any = None
@@ -224,14 +217,7 @@ class PhebyAdapter(BasePlatformAdapter):
             None if seconds is None else int((time.time() + seconds) * 1_000),
         )
         # Nobody has to be connected: it waits, and is in the next snapshot.
-        try:
-            await server.events.settled()
-        except StoreUnavailableError:
-            # It waits for the store, in its place: sent again it would come twice.
-            pass
-        except StoreError:
-            return SendResult(success=False, error="not connected")
-        return SendResult(success=True, message_id=key)
+        return await _told(server, key)
 
     async def send_clarify(
         self,
@@ -258,14 +244,7 @@ class PhebyAdapter(BasePlatformAdapter):
             undecorated=_hermes.undecorated,
             expires_at=None if seconds is None else int((time.time() + seconds) * 1_000),
         )
-        try:
-            await server.events.settled()
-        except StoreUnavailableError:
-            # It waits for the store, in its place: sent again it would come twice.
-            pass
-        except StoreError:
-            return SendResult(success=False, error="not connected")
-        return SendResult(success=True, message_id=clarify_id)
+        return await _told(server, clarify_id)
 
     async def retire_clarify_card(self, clarify_id: str, notice: str = "", **more: Any) -> None:
         """Nobody has answered: the card is over."""
@@ -390,3 +369,15 @@ class PhebyAdapter(BasePlatformAdapter):
         await asyncio.sleep(INTERRUPT_SECONDS)
         if self._relay is not None:
             _hermes.cancel_clarifications(self._relay.waiting_questions(chat_id))
+
+
+async def _told(server: Server, message_id: str) -> SendResult:
+    """What Hermes hears of something that was told to the core under this id, when it is stored."""
+    try:
+        await server.events.settled()
+    except StoreUnavailableError:
+        # It waits for the store, in its place: sent again it would come twice.
+        pass
+    except StoreError:
+        return SendResult(success=False, error="not connected")
+    return SendResult(success=True, message_id=message_id)
