@@ -326,7 +326,7 @@ def parse(text: str) -> dict[str, object]:
     try:
         value = _READER.decode(text)
     except _FlawError as error:
-        raise DecodeError(error.flaw) from None
+        raise DecodeError(error.flaw, request_id=_clean_request_id(loosely(text, error.flaw))) from None
     except RecursionError:
         raise DecodeError(Flaw.TOO_DEEP) from None
     except ValueError:
@@ -343,6 +343,17 @@ def parse(text: str) -> dict[str, object]:
             if "\0" in string:
                 raise DecodeError(Flaw.NUL, request_id=_clean_request_id(value))
     return value
+
+
+def loosely(text: str, flaw: Flaw) -> dict[str, object]:
+    """What can be read of a frame whose one fault is a number that is no exact one; else nothing. For its id only."""
+    if flaw is not Flaw.NUMBER:
+        return {}
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+    except (_FlawError, RecursionError, ValueError):
+        return {}
+    return value if type(value) is dict else {}
 
 
 def _clean_request_id(value: Mapping[str, object]) -> RequestId | None:

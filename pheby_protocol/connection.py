@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 
 import attrs
 
-from .codec import DecodeError, UnknownMessage, decode, encode, parse, structure
+from .codec import DecodeError, UnknownMessage, decode, encode, loosely, parse
 from .errors import ERRORS, CloseCode, ErrorCode
 from .ids import Millis, RequestId
 from .limits import MAX_FRAME_BYTES, MAX_SERVER_FRAME_BYTES, MAX_UNDECODABLE_FRAMES
@@ -43,15 +44,16 @@ def error(
     *,
     message: str | None = None,
     retry_after_ms: int | None = None,
+    retryable: bool | None = None,
     details: ErrorDetails | None = None,
 ) -> Error:
-    """An error frame with the table's text unless another is given."""
+    """An error frame with the table's text and advice unless another is given."""
     row = ERRORS[code]
     return Error(
         id=request_id,
         code=code,
         message=message or row.message,
-        retryable=row.retryable,
+        retryable=row.retryable if retryable is None else retryable,
         retry_after_ms=None if retry_after_ms is None else Millis(max(0, retry_after_ms)),
         details=details,
     )
@@ -102,11 +104,13 @@ class Connection:
             return decode(text)
         except DecodeError as flaw:
             # A malformed cursor costs the client a snapshot, not the connection (wire contract, section 3).
-            if flaw.path != "$.resume" and not flaw.path.startswith("$.resume."):
+            frame = loosely(text, flaw.flaw)
+            if flaw.path == "$.resume" or flaw.path.startswith("$.resume."):
+                frame = parse(text)
+            if frame.get("type") != Hello.type or "resume" not in frame:
                 raise
-            frame = parse(text)
             del frame["resume"]
-            return structure(frame)
+            return decode(json.dumps(frame, ensure_ascii=False))
 
     def _count_undecodable(self, flaw: DecodeError) -> ProtocolError:
         if self.role is Role.CLIENT:

@@ -34,12 +34,14 @@ class RequestError(Exception):
         message: str | None = None,
         *,
         retry_after_ms: int | None = None,
+        retryable: bool | None = None,
         details: ErrorDetails | None = None,
     ) -> None:
         super().__init__(code.value)
         self.code = code
         self.message = message
         self.retry_after_ms = retry_after_ms
+        self.retryable = retryable
         self.details = details
 
 
@@ -52,6 +54,7 @@ def to_error(failure: Exception, request_id: RequestId) -> Error:
                 request_id,
                 message=failure.message,
                 retry_after_ms=failure.retry_after_ms,
+                retryable=failure.retryable,
                 details=failure.details,
             )
         case Unavailable():

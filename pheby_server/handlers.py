@@ -196,7 +196,8 @@ async def _clarify(desks: Desks, request: ClarificationRespond, caller: Caller) 
 
 
 async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
-    raise RequestError(ErrorCode.UNAVAILABLE, "This server does not offer that; see capabilities in welcome.")
+    text = "This server does not offer that; see capabilities in welcome."
+    raise RequestError(ErrorCode.UNAVAILABLE, text, retryable=False)
 
 
 for _cls, _access in (

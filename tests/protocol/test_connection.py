@@ -599,3 +599,13 @@ def test_two_sides_talk_from_hello_to_the_end() -> None:
         result = decode(text_of(frame_of(MAXIMAL[REGISTRY[tag].result or ""]) | {"id": f"c{number}"}))
         assert client.receive_text(server.send(result)) == result  # type: ignore[arg-type]
     assert server.open_requests == client.open_requests == 0
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "-9007199254740992", "1e999", "NaN"])
+def test_a_number_that_is_none_is_answered_to_its_request(number: str) -> None:
+    server = Connection(Role.SERVER)
+    server.state = ConnectionState.READY
+    with pytest.raises(ProtocolError) as failure:
+        server.receive_text(f'{{"type":"conversation.list","id":"c7","limit":{number}}}')
+    assert failure.value.reply is not None
+    assert (failure.value.reply.code, failure.value.reply.id) == (ErrorCode.INVALID_MESSAGE, "c7")

@@ -169,6 +169,8 @@ async def test_a_text_that_ended_meanwhile_is_whole(rig: Rig) -> None:
         {"seq": "many"},
         {"epoch": 5, "seq": 1},
         {"seq": None},
+        {"seq": 2**60},
+        {"seq": 1.5},
         "nonsense",
         [],
     ],
