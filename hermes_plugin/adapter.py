@@ -154,6 +154,7 @@ class PhebyAdapter(BasePlatformAdapter):
             tools=_hermes.fires("pre_tool_call", "post_tool_call"),
             approvals=_hermes.approvals_offered() and _hermes.fires("pre_approval_request", "post_approval_response"),
             subagents=_hermes.fires("subagent_start", "subagent_stop"),
+            steer=True,
             rename=True,
             delete=True,
             clarifications=_hermes.clarifications_offered(),
@@ -351,15 +352,26 @@ class PhebyAdapter(BasePlatformAdapter):
         subagent_id = self._relay.subagents.hermes_id(key) if self._relay is not None else None
         return subagent_id is not None and _hermes.interrupt_subagent(subagent_id)
 
+    async def steer(self, chat_id: str, text: str, message_id: str) -> bool:
+        turn = self._relay.turns.open_turn(chat_id) if self._relay is not None else None
+        if turn is None or not text.strip():
+            return False
+        # Hermes's own command for it: by the handler alone, so that what it answers is for nobody.
+        await self._command(f"/steer {neutralise(text).strip()}", chat_id, message_id)
+        return True
+
     async def reset(self, chat_id: str) -> None:
         """Have Hermes begin a new session in a chat: else 0.19 keeps the agent, and with it the old conversation."""
         self._commanded.add(chat_id)
         try:
-            event = _hermes.command("/new", self._source(chat_id), secrets.token_hex(8))
-            # By the handler alone: no turn begins, and what it answers is for nobody.
-            await (self._handler or self._message_handler)(event)
+            await self._command("/new", chat_id, secrets.token_hex(8))
         finally:
             self._commanded.discard(chat_id)
+
+    async def _command(self, text: str, chat_id: str, message_id: str) -> None:
+        """Have Hermes obey a command of Pheby's own: no turn begins, and what it answers is for nobody."""
+        event = _hermes.command(text, self._source(chat_id), message_id)
+        await (self._handler or self._message_handler)(event)
 
     async def interrupt(self, chat_id: str) -> None:
         suffix = f":{PLATFORM}:dm:{chat_id}"

@@ -47,6 +47,9 @@ class Gateway(Protocol):
     async def interrupt(self, chat_id: str) -> None:
         """Stop what Hermes does in a chat."""
 
+    async def steer(self, chat_id: str, text: str, message_id: str) -> bool:
+        """Give the turn that is open in a chat some words of the owner; False when there is none."""
+
     async def reset(self, chat_id: str) -> None:
         """Have Hermes begin anew in a chat that is free."""
 
@@ -103,6 +106,9 @@ class HermesSide:
         if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
             raise Unavailable
         await self._gateway.deliver(chat_id, message.text, message.message_id)
+
+    async def steer(self, message: HandOver) -> bool:
+        return await self._gateway.steer(chat_of(message.conversation_id), message.text, message.message_id)
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         await self._gateway.interrupt(chat_of(conversation_id))

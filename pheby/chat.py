@@ -14,6 +14,7 @@ from pheby_protocol.messages.clarification import Clarification, ClarificationRe
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
 from pheby_protocol.messages.message import (
+    IfBusy,
     Message,
     MessageCompleted,
     MessageCreated,
@@ -41,6 +42,7 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /new [TITLE]   a new conversation      /list     your conversations
   /open NUMBER   open one of the list    /history  what was said here
   /title TITLE   rename this one         /delete yes   delete this one, everywhere and for good
+  /steer TEXT    for what runs here, behind the tool that it is using
   /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
   /answer NUMBER ANSWER    answer a question: by choices (2, or 1,3), in your own words, or skip
   /cancel        cancel what runs here
@@ -367,6 +369,10 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                     await _decide(client, screen, rest)
                 case "/answer":
                     await _answer_question(client, screen, rest)
+                case "/steer":
+                    receipt = await client.send(screen.conversation.conversation_id, rest, if_busy=IfBusy.STEER)
+                    screen.asked(receipt.run_id)
+                    screen.line(f"… {receipt.disposition}")
                 case "/title":
                     renamed = await client.rename(screen.conversation.conversation_id, rest)
                     screen.line(f"-- {_title(renamed)} --")

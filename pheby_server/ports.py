@@ -35,6 +35,7 @@ class HermesFeatures:
     approvals: bool = False
     clarifications: bool = False
     subagents: bool = False
+    steer: bool = False
     rename: bool = False
     delete: bool = False
 
@@ -194,6 +195,9 @@ class HermesPort(Protocol):
 
         Raises Unavailable when the conversation is not free after all: Hermes has not seen the message.
         """
+
+    async def steer(self, message: HandOver) -> bool:
+        """Give the active run the owner's words behind the tool that it is using. False: nothing was given."""
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         """Stop what Hermes does in this conversation. Harmless when it does nothing; the end is told as any other."""

@@ -149,6 +149,7 @@ class Tools(Protocol):
     def started(self, conversation_id: ConversationId, run_id: RunId, tool: ToolStart) -> Change: ...
     def ended(self, run_id: RunId, result: ToolResult) -> Change: ...
     def run_ended(self, run_id: RunId, outcome: Outcome) -> Change: ...
+    def running(self, run_id: RunId) -> bool: ...
 
 
 class Subagents(Protocol):
@@ -213,6 +214,8 @@ class _Lane:
     run: Run | None = None
     send: _Send | None = None
     """The send whose run is active; None when Hermes began it by itself."""
+    steered: list[_Send] = attrs.field(factory=list)
+    """Sends that were given to the active run on its way."""
     streaming: MessageId | None = None
     spoke: Message | None = None
     """The last text of the active run."""
@@ -277,6 +280,8 @@ class RunDesk:
         open_sends = await self._store.read(read_open_sends())
         open_runs = await self._store.read(read_open_runs())
         change = Change()
+        steered = [send for send in open_sends if send.receipt.disposition is Disposition.STEERED]
+        open_sends = [send for send in open_sends if send.receipt.disposition is not Disposition.STEERED]
         waiting = {send.receipt.run_id: send for send in open_sends}
         # In the order of their admission; what has none comes first.
         place = {send.receipt.run_id: number for number, send in enumerate(open_sends)}
@@ -291,6 +296,8 @@ class RunDesk:
                 change += self._end_left_over(run, send)
         for send in waiting.values():
             change += self._settle_receipt(send.receipt, send.digest, ReceiptEvent.FINISH)
+        for send in steered:
+            change += self._settle_steered(send)
         change += self._approvals.abandon() + self._clarifications.abandon()
         if change != Change():
             await self._sequencer.log(change, durable=True)
@@ -308,6 +315,25 @@ class RunDesk:
         if self._checkpoint_timer is not None:
             self._checkpoint_timer.cancel()
         self._checkpoint()
+
+    def _settle_steered(self, stored: StoredSend) -> Change:
+        """A send that was meant for a run which died with its process: given to it, or never given to Hermes."""
+        message = stored.message
+        if message is None or stored.receipt.state is not ReceiptState.ADMITTED:
+            change = self._settle_receipt(stored.receipt, stored.digest, ReceiptEvent.FINISH)
+            return change if message is None else change + self._delivery(message, ReceiptState.DONE)
+        lane = self._lane(message.conversation_id)
+        # Its run is its own from now on.
+        run = Run(
+            run_id=stored.receipt.run_id,
+            conversation_id=message.conversation_id,
+            origin=Origin.CHAT,
+            status=RunState.QUEUED,
+            created_at=stored.created_at,
+        )
+        return self._wait_for_its_own(
+            lane, _Send(stored.receipt, stored.text, stored.digest, stored.created_at, message, run)
+        )
 
     async def _may_hand_over(self, stored: StoredSend, run: Run) -> bool:
         """Whether Hermes has certainly never seen a send: not given to it, or given and not among its rows."""
@@ -371,6 +397,8 @@ class RunDesk:
                 return self._repeated(client_message_id, digest)
         self._check_text(text)
         lane = self._lane(conversation_id)
+        if if_busy is IfBusy.STEER and self._can_steer(lane):
+            return await self._steer(lane, client_message_id, text, digest)
         if lane.busy and if_busy is IfBusy.REJECT:
             raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
         current = self._current_run(lane) if if_busy is IfBusy.INTERRUPT and self._port.features.cancel else None
@@ -387,6 +415,91 @@ class RunDesk:
             self._cancel(lane, current.run_id, RunReason.SUPERSEDED)
         self._next(lane)
         return admitted
+
+    def _can_steer(self, lane: _Lane) -> bool:
+        """Whether words reach the active run before it ends: behind a tool they do, and nothing may be overtaken."""
+        run = lane.run
+        if run is None or not self._port.features.steer or lane.cancel is not None or lane.waiting:
+            return False
+        return run.status is RunState.RUNNING and self._tools.running(run.run_id)
+
+    async def _steer(self, lane: _Lane, client_message_id: ClientMessageId, text: str, digest: str) -> Receipt:
+        """Admit a send into the active run; where Hermes does not take it after all, it waits for its own."""
+        assert lane.run is not None
+        run, now = lane.run, Time(self._clock.now_ms())
+        before = self._conversations.get(lane.conversation_id)
+        message = self._user_message(lane, run, client_message_id, text, now, queued=False)
+        receipt = Receipt(
+            client_message_id=client_message_id,
+            message_id=message.message_id,
+            conversation_id=lane.conversation_id,
+            disposition=Disposition.STEERED,
+            state=ReceiptState.ADMITTED,
+            run_id=run.run_id,
+            duplicate=False,
+        )
+        send = _Send(receipt, text, digest, now, message, run)
+        self._receipts[client_message_id] = (digest, receipt)
+        change = self._messages.created(message) + self._conversations.message_added(message)
+        try:
+            await self._sequencer.log(change + Change(writes=(admit_send(receipt, digest, text, now),)), durable=True)
+        except Exception:
+            self._forget(lane, send)
+            self._conversations.message_withdrawn(message, before)
+            raise
+        if await self._take_in(lane, send):
+            lane.steered.append(send)
+            if lane.run is None or lane.run.run_id != run.run_id:
+                self._sequencer.log(self._finish_steered(lane))
+        else:
+            self._sequencer.log(self._wait_for_its_own(lane, send))
+            self._next(lane)
+        await self._sequencer.settled()
+        return send.receipt
+
+    async def _take_in(self, lane: _Lane, send: _Send) -> bool:
+        try:
+            if not self._can_steer(lane):
+                return False
+            # Noted before Hermes gets it.
+            change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
+            send.message = attrs.evolve(send.message, delivery=send.receipt.state)
+            await self._sequencer.log(self._messages.updated(send.message) + change, durable=True)
+            return await self._port.steer(
+                HandOver(
+                    conversation_id=lane.conversation_id,
+                    message_id=send.message.message_id,
+                    run_id=send.run.run_id,
+                    text=send.text,
+                )
+            )
+        except Exception as failure:
+            log.warning("send.not_steered", exc_info=failure)
+            return False
+
+    def _wait_for_its_own(self, lane: _Lane, send: _Send) -> Change:
+        """A send that was meant for the active run gets a run of its own, in its place among those that wait."""
+        send.run = Run(
+            run_id=RunId(f"run_{self._ids.token()}"),
+            conversation_id=lane.conversation_id,
+            origin=Origin.CHAT,
+            status=RunState.QUEUED,
+            created_at=Time(self._clock.now_ms()),
+        )
+        send.receipt = attrs.evolve(send.receipt, run_id=send.run.run_id, disposition=Disposition.QUEUED)
+        send.message = attrs.evolve(send.message, run_id=send.run.run_id, delivery=send.receipt.state)
+        lane.waiting.append(send)
+        change = self._store_receipt(send.receipt, send.content_digest) + self._messages.updated(send.message)
+        event = partial(RunUpdated, conversation_id=lane.conversation_id, run=send.run)
+        return change + Change((event,), (save_run(send.run),))
+
+    def _finish_steered(self, lane: _Lane) -> Change:
+        change = Change()
+        for send in lane.steered:
+            change += self._move_receipt(send, ReceiptEvent.FINISH)
+            change += self._delivery(send.message, send.receipt.state)
+        lane.steered = []
+        return change
 
     async def cancel(
         self, run_id: RunId | None, client_message_id: ClientMessageId | None, *, drop_queued: bool
@@ -576,22 +689,7 @@ class RunDesk:
             status=RunState.QUEUED,
             created_at=now,
         )
-        message = Message(
-            message_id=self._messages.new_message_id(),
-            conversation_id=lane.conversation_id,
-            position=None if queued else self._messages.next_position(lane.conversation_id),
-            role=MessageRole.USER,
-            origin=Origin.CHAT,
-            status=MessageState.QUEUED if queued else MessageState.COMPLETED,
-            text=text,
-            text_truncated=False,
-            run_id=run.run_id,
-            client_message_id=client_message_id,
-            delivery=ReceiptState.ADMITTED,
-            attachments=(),
-            created_at=now,
-            completed_at=None if queued else now,
-        )
+        message = self._user_message(lane, run, client_message_id, text, now, queued=queued)
         receipt = Receipt(
             client_message_id=client_message_id,
             message_id=message.message_id,
@@ -614,6 +712,26 @@ class RunDesk:
             change += Change(writes=(save_run(run),)) + self._conversations.message_added(message)
         change += Change(writes=(admit_send(receipt, digest, text, now),))
         return send, change
+
+    def _user_message(
+        self, lane: _Lane, run: Run, client_message_id: ClientMessageId, text: str, now: Time, *, queued: bool
+    ) -> Message:
+        return Message(
+            message_id=self._messages.new_message_id(),
+            conversation_id=lane.conversation_id,
+            position=None if queued else self._messages.next_position(lane.conversation_id),
+            role=MessageRole.USER,
+            origin=Origin.CHAT,
+            status=MessageState.QUEUED if queued else MessageState.COMPLETED,
+            text=text,
+            text_truncated=False,
+            run_id=run.run_id,
+            client_message_id=client_message_id,
+            delivery=ReceiptState.ADMITTED,
+            attachments=(),
+            created_at=now,
+            completed_at=None if queued else now,
+        )
 
     # Towards Hermes
 
@@ -931,6 +1049,7 @@ class RunDesk:
         if send is not None:
             change += self._move_receipt(send, ReceiptEvent.FINISH)
             change += self._delivery(send.message, send.receipt.state)
+        change += self._finish_steered(lane)
         lane.run = lane.send = lane.streaming = lane.spoke = None
         self._cancel_is_over(lane)
         self._sequencer.log(change)

@@ -293,6 +293,7 @@ class Server:
                     "approvals": features.approvals,
                     "clarifications": features.clarifications,
                     "subagents": features.subagents,
+                    "steer": features.steer,
                     "rename": features.rename,
                     "delete": features.delete,
                     "cancel": features.cancel,

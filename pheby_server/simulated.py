@@ -160,6 +160,7 @@ class SimulatedHermes:
             approvals=True,
             clarifications=True,
             subagents=True,
+            steer=True,
             rename=True,
             delete=True,
         )
@@ -173,6 +174,8 @@ class SimulatedHermes:
         self._subagents: dict[str, asyncio.Task[None]] = {}
         self.prompt_seconds: float | None = None
         """So long the owner may take to answer."""
+        self.steered: list[HandOver] = []
+        """Every message that was given to a run on its way, in order."""
         self.handed_over: list[HandOver] = []
         """Every message that was handed over, in order."""
 
@@ -211,6 +214,13 @@ class SimulatedHermes:
     def _begin(self, conversation_id: ConversationId, message: HandOver | None, steps: Iterable[Step] = ()) -> None:
         run = self._run(conversation_id, message, steps if message is None else self._respond(message.text))
         self._running[conversation_id] = asyncio.create_task(run, name="pheby-simulated-run")
+
+    async def steer(self, message: HandOver) -> bool:
+        if message.conversation_id not in self._running:
+            return False
+        self._store(message.conversation_id, MessageRole.USER, message.text)
+        self.steered.append(message)
+        return True
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         task = self._running.get(conversation_id)

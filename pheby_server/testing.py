@@ -110,6 +110,7 @@ class ManualHermes:
             approvals=True,
             clarifications=True,
             subagents=True,
+            steer=True,
             rename=True,
             delete=True,
         )
@@ -123,6 +124,8 @@ class ManualHermes:
         """Every approval that was decided here: key, choice, reason."""
         self.clarified: list[tuple[str, tuple[int, ...], str | None, bool]] = []
         """Every clarification that was answered here: key, choices, text, whether it was skipped."""
+        self.steered: list[HandOver] = []
+        self.takes_steering = True
         self.stopped_subagents: list[str] = []
         self.titles: dict[ConversationId, str] = {}
         """Every title that was given here; no two may be the same."""
@@ -137,6 +140,10 @@ class ManualHermes:
 
     async def hand_over(self, message: HandOver) -> None:
         self.handed_over.put_nowait(message)
+
+    async def steer(self, message: HandOver) -> bool:
+        self.steered.append(message)
+        return self.takes_steering
 
     async def interrupt(self, conversation_id: ConversationId) -> None:
         self.interrupted.put_nowait(conversation_id)

@@ -67,6 +67,10 @@ class ToolDesk:
         call = self._open.get((run_id, call_id))
         return None if call is None else call.tool_call_id
 
+    def running(self, run_id: RunId) -> bool:
+        """Whether a run is using a tool."""
+        return any(of_run == run_id for of_run, _ in self._open)
+
     def open(self) -> tuple[ToolCall, ...]:
         """All running tool calls."""
         return tuple(self._open.values())

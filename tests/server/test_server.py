@@ -77,6 +77,7 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
         "cancel",
         "clarifications",
         "subagents",
+        "steer",
         "rename",
         "delete",
         "interrupt",
