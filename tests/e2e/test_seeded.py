@@ -29,8 +29,8 @@ def rows(*texts: str, at: float, step: float = 1.0) -> list[dict[str, Any]]:
 
 
 def sessions(tag: str) -> list[dict[str, Any]]:
-    """Chats 1 to 7 of a run of this test; `tag` is eight digits."""
-    chat = [f"{tag}{number:08d}" for number in range(8)]
+    """Chats 1 to 6 of a run of this test; `tag` is eight digits."""
+    chat = [f"{tag}{number:08d}" for number in range(7)]
 
     def session(name: str, number: int | None, source: str = "pheby", **fields: Any) -> dict[str, Any]:
         return {"id": f"{tag}-{name}", "source": source, "chat_id": None if number is None else chat[number], **fields}
@@ -73,17 +73,6 @@ def sessions(tag: str) -> list[dict[str, Any]]:
                 {"role": "assistant", "content": "It is done.", "timestamp": SECONDS + 43},
             ],
         ),
-        # 7: a branch: a session of its own that begins with the rows of another.
-        session("7a", 7, rows=rows("root", "answer root", at=SECONDS + 80), end="branched"),
-        session(
-            "7b",
-            7,
-            parent=f"{tag}-7a",
-            rows=[
-                *rows("root", "answer root", at=SECONDS + 80),
-                *rows("branch", "answer branch", at=SECONDS + 90),
-            ],
-        ),
         # 6: archived: the owner hid it elsewhere, and it is still theirs.
         session("6a", 6, rows=rows("kept", "answer kept", at=SECONDS + 70), archived=True),
     ]
@@ -96,7 +85,6 @@ EXPECTED = {
     4: ["a", "b", "c", "d"],
     5: ["hello", "hello yourself", "It is done."],
     6: ["kept", "answer kept"],
-    7: ["root", "answer root", "branch", "answer branch"],
 }
 
 
