@@ -134,6 +134,8 @@ class Relay:
 
     def hook(self, name: str, facts: Mapping[str, object], chat_id: str) -> None:
         """One hook call; `chat_id` is that of the thread which made it."""
+        if self._over:
+            return
         if name == "pre_approval_request":
             self.cards.asked(facts)
         elif name == "post_approval_response":

@@ -6,6 +6,7 @@ parent's turn of that moment: only the child's session id names it throughout.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -40,6 +41,8 @@ class Subagents:
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._open: dict[str, Subagent] = {}
+        self._stopped: deque[str] = deque(maxlen=MAX_OPEN)
+        """Those that ended lately: a start that is told after the end, or again, begins nothing."""
         self._delegating: dict[str, str] = {}
         """The open delegating call by the session that made it; one session makes one at a time."""
 
@@ -68,7 +71,7 @@ class Subagents:
     def started(self, facts: Mapping[str, object], chat_id: str) -> SubagentStart | None:
         """`subagent_start`; None when it is known, or there are too many."""
         session_id, parent = _text(facts, "child_session_id"), _text(facts, "parent_session_id")
-        if not session_id or session_id in self._open or len(self._open) >= MAX_OPEN:
+        if not session_id or session_id in self._open or session_id in self._stopped or len(self._open) >= MAX_OPEN:
             return None
         self._open[session_id] = Subagent(session_id, chat_id, _text(facts, "child_subagent_id"))
         return SubagentStart(
@@ -80,6 +83,7 @@ class Subagents:
 
     def stopped(self, facts: Mapping[str, object]) -> tuple[Subagent, RunResult] | None:
         """`subagent_stop`: who ended, and how."""
+        self._stopped.append(_text(facts, "child_session_id"))
         found = self._open.pop(_text(facts, "child_session_id"), None)
         if found is None:
             return None

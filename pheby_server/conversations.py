@@ -83,14 +83,14 @@ class ConversationDesk:
         self._deleted: dict[ConversationId, Tombstone] = {}
         self._deleted_client_ids: set[ClientConversationId] = set()
 
-    async def load(self) -> None:
-        """Read what is stored."""
+    async def load(self, *, new_log: bool = False) -> None:
+        """Read what is stored. A new log: nobody knows anything yet that they would have to be told of."""
         for conversation in await self._store.read(read_conversations()):
             self._remember(conversation)
         for tombstone in await self._store.read(read_tombstones()):
             self._bury(tombstone)
 
-        if not self._all and not self._deleted:
+        if new_log:
             await self._import()
 
     async def _import(self) -> None:
@@ -299,22 +299,28 @@ class ConversationDesk:
         return self.get(conversation_id)
 
     def _take_back(self, conversation_id: ConversationId, **fields: Any) -> None:
-        """What could not be stored is as it was."""
+        """What could not be stored is as it was, also for those who were told of it with something else."""
         conversation = self._all.get(conversation_id)
         if conversation is not None:
-            self._remember(attrs.evolve(conversation, **fields))
+            conversation = attrs.evolve(conversation, **fields)
+            self._remember(conversation)
+            event = partial(ConversationUpdated, conversation_id=conversation_id, conversation=conversation)
+            self._sequencer.log(Change((event,), (save_conversation(conversation),)))
 
     def message_withdrawn(self, message: Message, before: Conversation) -> None:
         """A message could not be stored: the conversation is as it was before it."""
         conversation = self._all.get(message.conversation_id)
-        if conversation is not None and message.position is not None and conversation.history_head == message.position:
-            self._take_back(
-                message.conversation_id,
-                history_head=before.history_head,
-                last_activity_at=before.last_activity_at,
-                last_message_preview=before.last_message_preview,
-                updated_at=before.updated_at,
-            )
+        if conversation is None or message.position is None:
+            return
+        brought = {
+            "history_head": message.position,
+            "last_activity_at": message.created_at,
+            "last_message_preview": _preview(message.text),
+        }
+        fields = {
+            name: getattr(before, name) for name, value in brought.items() if getattr(conversation, name) == value
+        }
+        self._take_back(message.conversation_id, **fields, updated_at=before.updated_at)
 
     # Deletion
 

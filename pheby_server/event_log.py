@@ -28,6 +28,8 @@ class EventLog:
     head: Seq
     started_at: Time
     """When the store began; nothing that was sent before is known here."""
+    is_new: bool
+    """Its epoch begins with this start."""
     keep_events: int
     keep_ms: int
     _unpruned: int = PRUNE_EVERY
@@ -38,8 +40,17 @@ class EventLog:
     ) -> EventLog:
         """Take the log into use; a new store starts a new epoch, and so does one that may have lost commits."""
         # Durable: a power cut must not take the mark along with the events that it guards.
-        state = await store.transact(open_log(ids.token(), now_ms, boot_id()), durable=True)
-        return cls(Epoch(state.epoch), state.floor, Seq(state.head), Time(state.started_at), keep_events, keep_ms)
+        epoch = ids.token()
+        state = await store.transact(open_log(epoch, now_ms, boot_id()), durable=True)
+        return cls(
+            Epoch(state.epoch),
+            state.floor,
+            Seq(state.head),
+            Time(state.started_at),
+            state.epoch == epoch,
+            keep_events,
+            keep_ms,
+        )
 
     def reaches(self, cursor: Cursor | None) -> bool:
         """Whether everything behind a client's cursor can be told from the log."""

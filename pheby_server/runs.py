@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections import deque
@@ -84,6 +85,8 @@ CHECKPOINT_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.25
 CANCEL_SECONDS: Final = 1.8
 """When Hermes has not ended a cancelled run by then, it is ended for the clients; what still comes is fenced off."""
+STEER_SECONDS: Final = 10.0
+"""So long Hermes may take to say whether it takes words for a run; then that is not known."""
 HAND_OVER_WITHIN_MS: Final = 15 * 60 * 1_000
 """After a restart an older send is not handed over any more: the owner has moved on."""
 
@@ -216,6 +219,9 @@ class _Lane:
     """The send whose run is active; None when Hermes began it by itself."""
     steered: list[_Send] = attrs.field(factory=list)
     """Sends that were given to the active run on its way."""
+    steering: _Send | None = None
+    """The send that is on its way into the active run."""
+    steering_cancelled: bool = False
     streaming: MessageId | None = None
     spoke: Message | None = None
     """The last text of the active run."""
@@ -226,7 +232,7 @@ class _Lane:
 
     @property
     def busy(self) -> bool:
-        return self.handed is not None or self.run is not None or bool(self.waiting)
+        return self.handed is not None or self.run is not None or self.steering is not None or bool(self.waiting)
 
 
 class RunDesk:
@@ -283,6 +289,10 @@ class RunDesk:
         steered = [send for send in open_sends if send.receipt.disposition is Disposition.STEERED]
         open_sends = [send for send in open_sends if send.receipt.disposition is not Disposition.STEERED]
         waiting = {send.receipt.run_id: send for send in open_sends}
+        # What was admitted into a run came before all that waited behind it.
+        taken_up = Change()
+        for given in reversed(steered):
+            taken_up = await self._settle_steered(given) + taken_up
         # In the order of their admission; what has none comes first.
         place = {send.receipt.run_id: number for number, send in enumerate(open_sends)}
         for run in sorted(open_runs, key=lambda run: place.get(run.run_id, -1)):
@@ -296,8 +306,7 @@ class RunDesk:
                 change += self._end_left_over(run, send)
         for send in waiting.values():
             change += self._settle_receipt(send.receipt, send.digest, ReceiptEvent.FINISH)
-        for send in steered:
-            change += self._settle_steered(send)
+        change += taken_up
         change += self._approvals.abandon() + self._clarifications.abandon()
         if change != Change():
             await self._sequencer.log(change, durable=True)
@@ -316,24 +325,31 @@ class RunDesk:
             self._checkpoint_timer.cancel()
         self._checkpoint()
 
-    def _settle_steered(self, stored: StoredSend) -> Change:
-        """A send that was meant for a run which died with its process: given to it, or never given to Hermes."""
+    async def _settle_steered(self, stored: StoredSend) -> Change:
+        """A send that was meant for a run which died with its process: given to it, never given, or not known."""
         message = stored.message
-        if message is None or stored.receipt.state is not ReceiptState.ADMITTED:
-            change = self._settle_receipt(stored.receipt, stored.digest, ReceiptEvent.FINISH)
-            return change if message is None else change + self._delivery(message, ReceiptState.DONE)
+        if message is None:
+            return self._settle_receipt(stored.receipt, stored.digest, ReceiptEvent.FINISH)
+        if stored.receipt.state is not ReceiptState.ADMITTED:
+            # An older Hermes stores no row of it, so that none proves nothing.
+            found = await self._reached_hermes(stored)
+            event = ReceiptEvent.FINISH if found else ReceiptEvent.LOSE_SIGHT
+            change = self._settle_receipt(stored.receipt, stored.digest, event)
+            return change + self._delivery(message, RECEIPT.next(stored.receipt.state, event))
         lane = self._lane(message.conversation_id)
-        # Its run is its own from now on.
-        run = Run(
+        own = Run(
             run_id=stored.receipt.run_id,
             conversation_id=message.conversation_id,
             origin=Origin.CHAT,
             status=RunState.QUEUED,
             created_at=stored.created_at,
         )
-        return self._wait_for_its_own(
-            lane, _Send(stored.receipt, stored.text, stored.digest, stored.created_at, message, run)
-        )
+        send = _Send(stored.receipt, stored.text, stored.digest, stored.created_at, message, own)
+        change = self._wait_for_its_own(lane, send)
+        if self._clock.now_ms() - stored.created_at > HAND_OVER_WITHIN_MS:
+            lane.waiting.remove(send)
+            change += self._drop(send, ReceiptEvent.LAPSE)
+        return change
 
     async def _may_hand_over(self, stored: StoredSend, run: Run) -> bool:
         """Whether Hermes has certainly never seen a send: not given to it, or given and not among its rows."""
@@ -419,7 +435,7 @@ class RunDesk:
     def _can_steer(self, lane: _Lane) -> bool:
         """Whether words reach the active run before it ends: behind a tool they do, and nothing may be overtaken."""
         run = lane.run
-        if run is None or not self._port.features.steer or lane.cancel is not None or lane.waiting:
+        if run is None or not self._port.features.steer or lane.cancel is not None or lane.waiting or lane.steering:
             return False
         return run.status is RunState.RUNNING and self._tools.running(run.run_id)
 
@@ -438,47 +454,88 @@ class RunDesk:
             run_id=run.run_id,
             duplicate=False,
         )
-        send = _Send(receipt, text, digest, now, message, run)
+        # While it is on its way the lane is busy, and whatever comes waits behind it.
+        send = lane.steering = _Send(receipt, text, digest, now, message, run)
         self._receipts[client_message_id] = (digest, receipt)
         change = self._messages.created(message) + self._conversations.message_added(message)
         try:
             await self._sequencer.log(change + Change(writes=(admit_send(receipt, digest, text, now),)), durable=True)
         except Exception:
+            lane.steering = None
             self._forget(lane, send)
             self._conversations.message_withdrawn(message, before)
             raise
-        if await self._take_in(lane, send):
-            lane.steered.append(send)
-            if lane.run is None or lane.run.run_id != run.run_id:
-                self._sequencer.log(self._finish_steered(lane))
-        else:
-            self._sequencer.log(self._wait_for_its_own(lane, send))
-            self._next(lane)
-        await self._sequencer.settled()
+        # In a task of its own: a client that goes away does not leave it half given.
+        await asyncio.shield(self._spawn(self._give(lane, send)))
+        with contextlib.suppress(Unavailable):
+            # Its admission is durable; what became of it since is told as soon as it can be.
+            await self._sequencer.settled()
         return send.receipt
 
-    async def _take_in(self, lane: _Lane, send: _Send) -> bool:
+    async def _give(self, lane: _Lane, send: _Send) -> None:
+        """Give an admitted send to the active run, and settle what became of that."""
         try:
-            if not self._can_steer(lane):
-                return False
-            # Noted before Hermes gets it.
-            change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
-            send.message = attrs.evolve(send.message, delivery=send.receipt.state)
+            taken = await self._take_in(lane, send)
+        except Exception as failure:
+            # It may have reached the run: never sent again by itself.
+            log.error("send.steering_failed", exc_info=failure)
+            taken = None
+        cancelled, lane.steering, lane.steering_cancelled = lane.steering_cancelled, None, False
+        if taken is None:
+            change = self._move_receipt(send, ReceiptEvent.LOSE_SIGHT)
+            change += self._delivery(send.message, send.receipt.state)
+        elif taken:
+            lane.steered.append(send)
+            change = Change() if self._is_active(lane, send.run) else self._finish_steered(lane, send)
+        else:
+            change = self._wait_for_its_own(lane, send)
+            if cancelled:
+                lane.waiting.remove(send)
+                change += self._drop(send, ReceiptEvent.FINISH, RunReason.REQUESTED)
+        self._sequencer.log(change)
+        self._next(lane)
+
+    @staticmethod
+    def _is_active(lane: _Lane, run: Run) -> bool:
+        return lane.run is not None and lane.run.run_id == run.run_id
+
+    async def _take_in(self, lane: _Lane, send: _Send) -> bool:
+        """Whether Hermes took the words. Raises when that is not known."""
+        lane.steering = None
+        still = self._can_steer(lane) and self._is_active(lane, send.run)
+        lane.steering = send
+        if not still or self._conversations.is_going(lane.conversation_id):
+            return False
+        # Noted before Hermes gets it.
+        before = send.receipt, send.message
+        change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
+        send.message = attrs.evolve(send.message, delivery=send.receipt.state)
+        try:
             await self._sequencer.log(self._messages.updated(send.message) + change, durable=True)
-            return await self._port.steer(
-                HandOver(
-                    conversation_id=lane.conversation_id,
-                    message_id=send.message.message_id,
-                    run_id=send.run.run_id,
-                    text=send.text,
-                )
-            )
         except Exception as failure:
             log.warning("send.not_steered", exc_info=failure)
+            self._not_given(send, *before)
             return False
+        words = HandOver(
+            conversation_id=lane.conversation_id,
+            message_id=send.message.message_id,
+            run_id=send.run.run_id,
+            text=send.text,
+        )
+        if self._is_active(lane, send.run):
+            async with asyncio.timeout(STEER_SECONDS):
+                if await self._port.steer(words):
+                    return True
+        self._not_given(send, *before)
+        return False
+
+    def _not_given(self, send: _Send, receipt: Receipt, message: Message) -> None:
+        """Hermes has certainly not got it: it is as before."""
+        send.receipt, send.message = receipt, message
+        self._receipts[receipt.client_message_id] = (send.content_digest, receipt)
 
     def _wait_for_its_own(self, lane: _Lane, send: _Send) -> Change:
-        """A send that was meant for the active run gets a run of its own, in its place among those that wait."""
+        """A send that was meant for the active run gets a run of its own, before all that came after it."""
         send.run = Run(
             run_id=RunId(f"run_{self._ids.token()}"),
             conversation_id=lane.conversation_id,
@@ -488,17 +545,18 @@ class RunDesk:
         )
         send.receipt = attrs.evolve(send.receipt, run_id=send.run.run_id, disposition=Disposition.QUEUED)
         send.message = attrs.evolve(send.message, run_id=send.run.run_id, delivery=send.receipt.state)
-        lane.waiting.append(send)
+        lane.waiting.appendleft(send)
         change = self._store_receipt(send.receipt, send.content_digest) + self._messages.updated(send.message)
         event = partial(RunUpdated, conversation_id=lane.conversation_id, run=send.run)
         return change + Change((event,), (save_run(send.run),))
 
-    def _finish_steered(self, lane: _Lane) -> Change:
+    def _finish_steered(self, lane: _Lane, *sends: _Send) -> Change:
+        """End sends that were given to a run which is over."""
         change = Change()
-        for send in lane.steered:
+        for send in sends:
+            lane.steered.remove(send)
             change += self._move_receipt(send, ReceiptEvent.FINISH)
             change += self._delivery(send.message, send.receipt.state)
-        lane.steered = []
         return change
 
     async def cancel(
@@ -514,6 +572,10 @@ class RunDesk:
             # Its admission may still be on its way to the store, and may fail there.
             await self._sequencer.settled()
             run_id = self.receipt(client_message_id).run_id
+            for steers in self._lanes.values():
+                if steers.steering is not None and steers.steering.receipt.client_message_id == client_message_id:
+                    # Should Hermes not take it after all, it is dropped.
+                    steers.steering_cancelled = True
         subagent = self._subagents.key_of(run_id)
         if subagent is not None:
             return await self._cancel_subagent(subagent)
@@ -547,7 +609,8 @@ class RunDesk:
         while (lane := self._lanes.get(conversation_id)) is not None and lane.busy:
             idle = self._idle.setdefault(conversation_id, asyncio.Event())
             for run_id in list(self._runs_of(lane)):
-                self._cancel(lane, run_id, RunReason.DELETED)
+                if run_id in self._runs_of(lane):
+                    self._cancel(lane, run_id, RunReason.DELETED)
             await idle.wait()
         for key, _ in self._subagents.of(conversation_id):
             self._spawn(self._stop_subagent(conversation_id, key))
@@ -740,6 +803,12 @@ class RunDesk:
 
     def _next(self, lane: _Lane) -> None:
         """Hand over the next send when the lane is free for it."""
+        if self._conversations.is_going(lane.conversation_id):
+            for send in list(lane.waiting):
+                lane.waiting.remove(send)
+                self._sequencer.log(self._drop(send, ReceiptEvent.FINISH, RunReason.DELETED))
+        if lane.steering is not None:
+            return
         if lane.run is None and lane.handed is None and lane.waiting:
             send = lane.handed = lane.waiting.popleft()
             self._spawn(self._hand_over(lane, send))
@@ -752,9 +821,13 @@ class RunDesk:
 
     async def _hand_over(self, lane: _Lane, send: _Send) -> None:
         try:
-            # Its admission may still be on its way to the store, and may fail there.
-            await self._sequencer.settled()
             while lane.handed is send:
+                try:
+                    # Its admission may still be on its way to the store, and may fail there.
+                    await self._sequencer.settled()
+                except Unavailable:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
                 await self._port.ready(lane.conversation_id)
                 if lane.handed is not send:
                     return
@@ -1049,7 +1122,7 @@ class RunDesk:
         if send is not None:
             change += self._move_receipt(send, ReceiptEvent.FINISH)
             change += self._delivery(send.message, send.receipt.state)
-        change += self._finish_steered(lane)
+        change += self._finish_steered(lane, *lane.steered)
         lane.run = lane.send = lane.streaming = lane.spoke = None
         self._cancel_is_over(lane)
         self._sequencer.log(change)
@@ -1179,10 +1252,11 @@ class RunDesk:
         except Exception as failure:
             log.warning("history.not_reconciled", exc_info=failure)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 _INTERNAL: Final = RunErrorCode.INTERNAL

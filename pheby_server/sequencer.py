@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 2.0
 MAX_WAITING: Final = 10_000
-"""While nothing can be stored: beyond so many, transient events are dropped, and clients ask for what they miss."""
+"""Beyond so many, as when nothing can be stored, transient events are dropped: clients ask for what they miss."""
 
 
 class EventMaker(Protocol):
@@ -131,6 +131,8 @@ class Sequencer:
             if entry.done is not None:
                 entry.done.set_exception(StoreError("the server has stopped"))
             return
+        if entry.transient is not None and len(self._waiting) >= MAX_WAITING:
+            return
         self._waiting.append(entry)
         self._wake.set()
 
@@ -168,6 +170,8 @@ class Sequencer:
             durable = any(item.entry.durable for item in items)
             try:
                 await self._store.transact(all_of(*writes, append_events(frames), *more), durable=durable)
+                for item in items:
+                    item.stored = True
                 return
             except StoreUnavailableError as failure:
                 if delay == FIRST_RETRY_SECONDS:
@@ -208,7 +212,7 @@ class Sequencer:
     def _waits(self, item: _Prepared, failure: Exception) -> bool:
         """Whether an entry waits for the store; else it is finished."""
         entry = item.entry
-        if item.finished:
+        if item.finished or item.stored:
             return False
         asked = entry.change == Change() and entry.transient is None
         if entry.call is None and (entry.durable or asked):
@@ -256,6 +260,7 @@ class _Prepared:
     frames: list[LoggedFrame] = attrs.field(factory=list)
     published: list[Published] = attrs.field(factory=list)
     failure: Exception | None = None
+    stored: bool = False
     finished: bool = False
 
 

@@ -178,7 +178,7 @@ class Server:
         self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript)
         self.transcript.is_busy = self.runs.is_busy
         self.approvals.go_on = self.clarifications.go_on = self.runs.go_on
-        await self.conversations.load()
+        await self.conversations.load(new_log=self._log.is_new)
         await self.transcript.load()
         await self.tools.load()
         await self.approvals.load()

@@ -1,4 +1,4 @@
-"""Stores as years of use leave them: lineages, subagents, equal times, titles of both kinds (R-B1, R-B2, R-B6, A7).
+"""Stores as years of use leave them: lineages, branches, subagents, equal times, titles (R-B1, R-B2, R-B6, A7).
 
 The rows are made by Hermes's own store; what Pheby lists, shows, renames and deletes is checked on both lines.
 """
@@ -29,8 +29,8 @@ def rows(*texts: str, at: float, step: float = 1.0) -> list[dict[str, Any]]:
 
 
 def sessions(tag: str) -> list[dict[str, Any]]:
-    """Chats 1 to 6 of a run of this test; `tag` is eight digits."""
-    chat = [f"{tag}{number:08d}" for number in range(7)]
+    """Chats 1 to 7 of a run of this test; `tag` is eight digits."""
+    chat = [f"{tag}{number:08d}" for number in range(8)]
 
     def session(name: str, number: int | None, source: str = "pheby", **fields: Any) -> dict[str, Any]:
         return {"id": f"{tag}-{name}", "source": source, "chat_id": None if number is None else chat[number], **fields}
@@ -73,6 +73,11 @@ def sessions(tag: str) -> list[dict[str, Any]]:
                 {"role": "assistant", "content": "It is done.", "timestamp": SECONDS + 43},
             ],
         ),
+        # 7: branched in a terminal: that is the terminal's session, with copies of these rows.
+        session("7a", 7, rows=rows("root", "answer root", at=SECONDS + 80)),
+        session(
+            "7b", None, "cli", parent=f"{tag}-7a", rows=rows("root", "answer root", "branch", "b", at=SECONDS + 90)
+        ),
         # 6: archived: the owner hid it elsewhere, and it is still theirs.
         session("6a", 6, rows=rows("kept", "answer kept", at=SECONDS + 70), archived=True),
     ]
@@ -85,6 +90,7 @@ EXPECTED = {
     4: ["a", "b", "c", "d"],
     5: ["hello", "hello yourself", "It is done."],
     6: ["kept", "answer kept"],
+    7: ["root", "answer root"],
 }
 
 

@@ -91,7 +91,9 @@ async def test_a_kill_after_the_words_were_given(stack, name):
     async with PlainClient(stack.url, stack.secret) as client:
         await client.hello()
         known = (await client.request("message.receipt", client_message_id=f"s-{name}"))["receipt"]
-        assert (known["state"], known["disposition"]) == ("done", "steered")
+        # 0.19 stores no row of them: then it is not known whether the run had read them.
+        assert known["state"] in ("done", "indeterminate")
+        assert known["disposition"] == "steered"
         answer = await client.request("conversation.history", conversation_id=conversation_id)
         (run,) = [run for run in answer["runs"] if run["run_id"] == first["run_id"]]
         assert run["error"]["code"] == "interrupted_by_restart"

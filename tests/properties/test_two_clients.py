@@ -94,7 +94,7 @@ async def operate(phone: Phone, number: int, chance: random.Random) -> None:
     if name is None or (what < 0.06 and len(names) < 12):
         await phone.ask("conversation.create", client_conversation_id=f"c{number}")
     elif what < 0.5:
-        busy = chance.choice(["queue", "queue", "interrupt", "reject"])
+        busy = chance.choice(["queue", "queue", "interrupt", "reject", "steer", "steer"])
         fields: dict[str, Any] = {"client_message_id": f"m{number}", "text": f"{number} words", "if_busy": busy}
         await phone.ask("message.send", conversation_id=name, **fields)
     elif what < 0.6 and runs:

@@ -256,3 +256,24 @@ async def test_one_bad_write_takes_no_other_with_it(rig: Rig) -> None:
     await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(futures[1].exception(), ZeroDivisionError)
     assert rig.names() == ["conv_1", "conv_2"]
+
+
+async def test_what_was_stored_one_by_one_is_told_though_a_later_one_has_to_wait(rig: Rig) -> None:
+    """After a bad write in its group; a client hears `unavailable` only of what is not stored."""
+    real, calls = rig.store.transact, 0
+
+    async def transact(work: Any, *, durable: bool = False) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise StoreUnavailableError("full")
+        return await real(work, durable=durable)
+
+    rig.store.transact = transact  # type: ignore[method-assign]
+    ill = Change(writes=(lambda _: 1 / 0,))
+    changes = [event("conv_1"), event("conv_2"), ill]
+    futures = [rig.sequencer.log(change, durable=True) for change in changes]
+    await asyncio.gather(*futures, return_exceptions=True)
+    assert futures[0].exception() is None
+    assert isinstance(futures[1].exception(), StoreUnavailableError)
+    assert rig.names() == ["conv_1"]
