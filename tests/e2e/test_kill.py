@@ -103,7 +103,7 @@ async def test_a_send_is_never_lost_and_never_run_twice(stack, name, request):
         return  # settings of the display change nothing about it
     numbers = itertools.count(1)
     kills: int = request.config.getoption("--kills")
-    for round_ in range(max(1, kills // (2 * len(MOMENTS)))):
+    for round_ in range(max(1, -(-kills // (2 * len(MOMENTS))))):
         for moment in MOMENTS:
             for kill in (False, True):
                 await one(stack, moment, f"{round_}x{next(numbers)}x{name}", kill=kill)
