@@ -66,10 +66,8 @@ class EventLog:
 
     def prune(self, now_ms: int) -> Write:
         """Forget what is too much or too old."""
-        work = prune_events(self.keep_events, now_ms - self.keep_ms)
+        # Should the commit fail, a floor that is too high costs a client a snapshot and nothing else.
+        return prune_events(self.keep_events, now_ms - self.keep_ms, self._floor_is)
 
-        def prune(database: object) -> None:
-            # Should the commit fail, a floor that is too high costs a client a snapshot and nothing else.
-            self.floor = work(database)  # type: ignore[arg-type]
-
-        return prune
+    def _floor_is(self, floor: int) -> None:
+        self.floor = floor

@@ -374,10 +374,10 @@ def read_events(after: int, max_bytes: int) -> Statement[list[tuple[Seq, str]] |
     return read
 
 
-def prune_events(keep: int, older_than: int) -> Statement[int]:
-    """Forget events beyond the number to keep, and those from before a time; the new floor of the log."""
+def prune_events(keep: int, older_than: int, floor_is: Callable[[int], None]) -> Write:
+    """Forget events beyond the number to keep, and those from before a time; `floor_is` hears the log's new floor."""
 
-    def prune(database: sqlite3.Connection) -> int:
+    def prune(database: sqlite3.Connection) -> None:
         beyond = database.execute("SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", (keep,)).fetchone()
         # Times may jump back; the newest of the old ones is what counts.
         old = database.execute("SELECT max(seq) FROM events WHERE time < ?", (older_than,)).fetchone()
@@ -386,7 +386,7 @@ def prune_events(keep: int, older_than: int) -> Statement[int]:
         if new > floor:
             database.execute("DELETE FROM events WHERE seq <= ?", (new,))
             _set_meta(database, pruned_to=new)
-        return new
+        floor_is(new)
 
     return prune
 

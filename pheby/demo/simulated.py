@@ -40,8 +40,6 @@ _REFUSED = {401: RunErrorCode.PROVIDER_AUTH, 403: RunErrorCode.PROVIDER_AUTH, 42
 
 
 _DANGEROUS = ("rm ", "chmod 777 ")
-_allowed: set[str] = set()
-"""What the owner has allowed for good, by its first word: here the pattern."""
 
 
 class SimulatedStack:
@@ -56,7 +54,9 @@ class SimulatedStack:
         self._port = port or 0
         self.secret = secrets.token_hex(32)
         self.home: Path | None = None
-        self.hermes = SimulatedHermes(SystemClock(), respond)
+        # What its owner has allowed for good, by its first word: here the pattern.
+        allowed: set[str] = set()
+        self.hermes = SimulatedHermes(SystemClock(), lambda text: respond(text, allowed))
         self._exits = contextlib.ExitStack()
         self._running: tuple[Server, Listener] | None = None
 
@@ -100,9 +100,10 @@ class SimulatedStack:
             await listener.stop()
 
 
-def respond(text: str) -> Iterator[Step]:
+def respond(text: str, allowed: set[str] | None = None) -> Iterator[Step]:
     """The scripted model's answer as steps of a simulated run; what its tools do takes no time and succeeds."""
     rounds = 0
+    allowed = set() if allowed is None else allowed
     results: list[str] = []
     while True:
         calls = yield from _said(Turn((text.strip(),), "", {}, tuple(results), rounds))
@@ -113,7 +114,7 @@ def respond(text: str) -> Iterator[Step]:
             results += yield from _read_together(calls)
         else:
             for call in calls:
-                results.append((yield from _called(call)))
+                results.append((yield from _called(call, allowed)))
         rounds += 1
 
 
@@ -148,17 +149,17 @@ def _read_together(calls: list[scripts.Call]) -> Generator[Step, None, list[str]
     return ["done"] * len(begun)
 
 
-def _called(call: scripts.Call) -> Generator[Step, None, str]:
+def _called(call: scripts.Call, allowed: set[str]) -> Generator[Step, None, str]:
     """One tool call from its beginning to its end; its result."""
     begin = Begin(call.tool, call.arguments)
     yield begin
     result = "done"
     command = str(call.arguments.get("command", ""))
-    if command.startswith(_DANGEROUS) and command.split()[0] not in _allowed:
+    if command.startswith(_DANGEROUS) and command.split()[0] not in allowed:
         approve = Approve(begin, "delete files", command)
         yield approve
         if approve.decision == "always":
-            _allowed.add(command.split()[0])
+            allowed.add(command.split()[0])
         if approve.decision in ("deny", None):
             result = "BLOCKED"
     elif call.tool == "clarify":

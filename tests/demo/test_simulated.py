@@ -109,7 +109,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripts type as people read; tests do not."""
     real = simulated_module.respond
     monkeypatch.setattr(
-        simulated_module, "respond", lambda text: (step for step in real(text) if not isinstance(step, Pause))
+        simulated_module,
+        "respond",
+        lambda text, *more: (step for step in real(text, *more) if not isinstance(step, Pause)),
     )
 
 
