@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,11 +110,11 @@ def test_every_script_comes_to_an_end_and_shows_nothing_hidden(name: str) -> Non
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripts type as people read; tests do not."""
     real = simulated_module.respond
-    monkeypatch.setattr(
-        simulated_module,
-        "respond",
-        lambda text, *more: (step for step in real(text, *more) if not isinstance(step, Pause)),
-    )
+
+    def at_once(text: str, *more: Any) -> Iterator[Step]:
+        return (step for step in real(text, *more) if not isinstance(step, Pause))
+
+    monkeypatch.setattr(simulated_module, "respond", at_once)
 
 
 async def exchange(client: Client, text: str) -> tuple[Run, list[str]]:
