@@ -67,12 +67,20 @@ test-hermes: hermes
 bench: $(VENV)/.made
 	$(BIN)/python bench/history.py $(if $(QUICK),--quick)
 
-# What takes minutes: many random schedules, many kills of real gateways.
+# What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
 SCHEDULES ?= 10000
 KILLS ?= 200
+SOAKS := soak-schedules soak-0.19 soak-0.22
+.PHONY: $(SOAKS)
+
 soak: hermes
+	@$(MAKE) --no-print-directory --output-sync=target -j3 $(SOAKS)
+
+soak-schedules: $(VENV)/.made
 	$(BIN)/python -m pytest tests/properties/test_schedules.py --schedules $(SCHEDULES)
-	$(BIN)/python -m pytest tests/e2e/test_kill.py --kills $(KILLS) --line simulated --line 0.19 --line 0.22
+
+soak-0.19 soak-0.22: soak-%:
+	$(BIN)/python -m pytest tests/e2e/test_kill.py --kills $(KILLS) --line $*
 
 # The Debian package that brings each command.
 tools:
