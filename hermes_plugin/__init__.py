@@ -27,6 +27,9 @@ def register(ctx: Any) -> None:
         "is_connected": _is_configured,
         "env_enablement_fn": _seed,
         "cron_deliver_env_var": "PHEBY_HOME_CONVERSATION",
+        "standalone_sender_fn": _leave,
+        # Any conversation can be named, also one that Hermes has not heard of.
+        "parse_target_ref_fn": lambda reference: (reference, None),
         "required_env": ["PHEBY_SECRET"],
         "install_hint": "pip install pheby, into Hermes's own environment",
         "allowed_users_env": "PHEBY_ALLOWED_USERS",
@@ -63,11 +66,20 @@ def _seed() -> dict[str, Any] | None:
     return {"home_channel": {"chat_id": chat_of(ConversationId(named)) if named else HOME_CHAT_ID, "name": "Pheby"}}
 
 
+async def _leave(platform_config: Any, chat_id: str, message: str, **more: Any) -> dict[str, Any]:
+    """What Hermes calls in a process that has no adapter, as `hermes send` and `hermes cron tick`."""
+    from .outside import leave
+
+    return await leave(platform_config, chat_id, message, more.get("media_files") or ())
+
+
 def _can_run() -> bool:
     """Whether what Pheby needs is installed. Called from status displays: it must stay cheap and quiet."""
     from importlib.util import find_spec
 
-    return all(find_spec(name) is not None for name in ("aiohttp", "attrs", "cattrs", "pheby_server"))
+    return all(
+        find_spec(name) is not None for name in ("aiohttp", "attrs", "cattrs", "filetype", "imagesize", "pheby_server")
+    )
 
 
 def _is_configured(_: Any) -> bool:

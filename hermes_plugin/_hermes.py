@@ -281,11 +281,13 @@ def _typed_event_class() -> tuple[Any, dict[str, Any]]:
     return TypedText, {}
 
 
-def typed_event(text: str, source: Any, message_id: str) -> MessageEvent:
-    """A message of the owner that Hermes never takes for a command."""
+def typed_event(text: str, source: Any, message_id: str, context: str | None = None) -> MessageEvent:
+    """A message of the owner that Hermes never takes for a command, and what the agent is told before it."""
     from gateway.platforms import base
 
     cls, more = _typed_event_class()
+    if context is not None and "channel_context" in {field.name for field in fields(base.MessageEvent)}:
+        more = {**more, "channel_context": context}
     event: MessageEvent = cls(
         text=text, message_type=base.MessageType.TEXT, source=source, message_id=message_id, **more
     )
@@ -404,6 +406,23 @@ def command(text: str, source: Any, message_id: str) -> MessageEvent:
         text=text, message_type=base.MessageType.TEXT, source=source, message_id=message_id
     )
     return event
+
+
+def files_offered() -> bool:
+    """Whether this Hermes has a rule of its own for files that may be delivered."""
+    try:
+        from gateway.platforms import base
+    except ImportError:
+        return False
+    return hasattr(base, "validate_media_delivery_path")
+
+
+def deliverable(path: str) -> str | None:
+    """The real path of a file that Hermes's rule lets out; None for any other. Blocks."""
+    from gateway.platforms import base
+
+    found: str | None = base.validate_media_delivery_path(path)
+    return found
 
 
 def interrupt_subagent(subagent_id: str) -> bool:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os.path
 import secrets
 import time
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.config import ConfigError
-from pheby_server.ports import HermesFeatures
+from pheby_server.ports import AgentFile, HermesFeatures
 from pheby_server.stores import StoreError, StoreUnavailableError
 
 from . import PLATFORM, _hermes
 from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
+from .chats import conversation_of
 from .config import PluginConfig, read_config
 from .hooks import HookRelay
 from .port import HermesSide
@@ -98,7 +101,12 @@ class PhebyAdapter(BasePlatformAdapter):
     async def _start(self, settings: PluginConfig) -> None:
         self._loop = asyncio.get_running_loop()
         port = HermesSide(self, self._features, _hermes.SessionStore(self._home / "state.db", PLATFORM))
-        self._server = Server(ServerConfig(storage=settings.storage), port, settings.authenticator)
+        config = ServerConfig(
+            storage=settings.storage,
+            retention_ms=settings.retention_days * 24 * 3_600_000,
+            home_conversation=conversation_of(settings.home_conversation),
+        )
+        self._server = Server(config, port, settings.authenticator)
         self._server.on_damaged = self._start_anew
         await self._server.start()
         self._relay = Relay(
@@ -109,6 +117,7 @@ class PhebyAdapter(BasePlatformAdapter):
             platform=PLATFORM,
             redact=redactor(_hermes.redact, settings.authenticator.values()),
             command_on_card=_hermes.command_on_card,
+            canonical=lambda path: os.path.realpath(os.path.expanduser(path)),
         )
         self._hooks.add(self)
         self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
@@ -158,6 +167,7 @@ class PhebyAdapter(BasePlatformAdapter):
             rename=True,
             delete=True,
             clarifications=_hermes.clarifications_offered(),
+            attachments=_hermes.files_offered(),
         )
 
     # Hermes: what the agent says
@@ -168,8 +178,111 @@ class PhebyAdapter(BasePlatformAdapter):
         relay, server = self._relay, self._server
         if relay is None or server is None:
             return SendResult(success=False, error="not connected")
-        message_id = relay.send(chat_id, content, metadata)
-        return await _told(server, message_id)
+        delivery = relay.outside(chat_id, content, metadata)
+        if delivery is None:
+            return await _told(server, relay.send(chat_id, content, metadata))
+        try:
+            message_id = await server.events.deliver(conversation_of(chat_id), delivery)
+        except StoreError:
+            # Nobody has seen it: Hermes may tell it some other way.
+            return SendResult(success=False, error="not stored")
+        relay.delivered(chat_id, message_id)
+        return SendResult(success=True, message_id=message_id)
+
+    async def send_document(
+        self,
+        chat_id: str,
+        file_path: str,
+        caption: str | None = None,
+        file_name: str | None = None,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> SendResult:
+        return await self._file(chat_id, file_path, caption, metadata, file_name)
+
+    async def send_image_file(
+        self,
+        chat_id: str,
+        image_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> SendResult:
+        return await self._file(chat_id, image_path, caption, metadata)
+
+    async def send_video(
+        self,
+        chat_id: str,
+        video_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> SendResult:
+        return await self._file(chat_id, video_path, caption, metadata)
+
+    async def send_voice(
+        self,
+        chat_id: str,
+        audio_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> SendResult:
+        return await self._file(chat_id, audio_path, caption, metadata)
+
+    async def send_multiple_images(
+        self,
+        chat_id: str,
+        images: list[tuple[str, str]],
+        metadata: dict[str, Any] | None = None,
+        human_delay: float = 0.0,
+    ) -> SendResult:
+        results = []
+        for address, caption in images:
+            if address.startswith("file://"):
+                path = unquote(address.removeprefix("file://"))
+                results.append(await self._file(chat_id, path, caption or None, metadata))
+            else:
+                results.append(await self.send_image(chat_id, address, caption or None, metadata=metadata))
+        return next((result for result in results if result.success), SendResult(success=not results))
+
+    async def send_image(
+        self,
+        chat_id: str,
+        image_url: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> SendResult:
+        """A picture by its address: nothing is fetched here, and in a run the answer's own text has the address."""
+        if self._relay is None or self._relay.in_run(chat_id):
+            return SendResult(success=self._relay is not None, message_id=secrets.token_hex(8))
+        return await self.send(chat_id, f"![{caption or ''}]({image_url})", reply_to, metadata)
+
+    async def _file(
+        self, chat_id: str, path: str, caption: str | None, metadata: dict[str, Any] | None, name: str | None = None
+    ) -> SendResult:
+        """A file that Hermes delivers: copied before this returns. What is refused has a notice that the owner sees."""
+        relay, server = self._relay, self._server
+        if relay is None or server is None:
+            return SendResult(success=False, error="not connected")
+        if caption and not relay.in_run(chat_id):
+            await self.send(chat_id, caption, metadata=metadata)
+        place = relay.file_place(chat_id, path)
+        if place is None:
+            return SendResult(success=True, message_id=secrets.token_hex(8))
+        # By Hermes's own rule once more: what it names may have been changed since.
+        real = await asyncio.to_thread(_hermes.deliverable, path)
+        file = AgentFile(path=real, name=name or os.path.basename(path))
+        try:
+            taken = await server.events.attach(place.conversation_id, file, place.message_id)
+        except StoreError:
+            return SendResult(success=False, error="not stored")
+        return SendResult(success=taken, message_id=secrets.token_hex(8), error=None if taken else "file refused")
 
     async def edit_message(
         self, chat_id: str, message_id: str, content: str, *, finalize: bool = False, metadata: Any = None
@@ -316,8 +429,8 @@ class PhebyAdapter(BasePlatformAdapter):
             return False
         return not _hermes.session_busy(self, f":{PLATFORM}:dm:{chat_id}")
 
-    async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
-        await self.handle_message(_hermes.typed_event(neutralise(text), self._source(chat_id), message_id))
+    async def deliver(self, chat_id: str, text: str, message_id: str, context: str | None) -> None:
+        await self.handle_message(_hermes.typed_event(neutralise(text), self._source(chat_id), message_id, context))
         if self._relay is not None:
             self._relay.handed_over(chat_id, message_id)
 

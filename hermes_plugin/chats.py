@@ -17,6 +17,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,56}")
 
 def conversation_of(chat_id: str) -> ConversationId:
     """The conversation of a chat. Cron accepts any chat id: some need an escape, overlong ones are not reversible."""
+    if chat_id.startswith(_PREFIX) and is_id(chat_id):
+        # Somebody has addressed a conversation by the name that clients know.
+        return ConversationId(chat_id)
     plain = f"{_PREFIX}{chat_id}"
     if _PLAIN.fullmatch(chat_id) and not plain.startswith(_ESCAPE):
         return ConversationId(plain)

@@ -12,8 +12,11 @@ from pheby_protocol.messages.connection import AccessMode
 from pheby_server.auth import Authenticator
 from pheby_server.config import ConfigError, check_secret
 
+from .chats import HOME_CHAT_ID
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8786
+DEFAULT_RETENTION_DAYS = 7
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +26,9 @@ class PluginConfig:
     host: str
     port: int
     storage: str
+    retention_days: int
+    home_conversation: str
+    """A conversation's id, or a chat's."""
     path_prefix: str
     authenticator: Authenticator
 
@@ -32,10 +38,23 @@ def read_config(extra: Mapping[str, Any], home: str, secret: Callable[[str], str
     return PluginConfig(
         host=_host(extra.get("host", DEFAULT_HOST)),
         port=_port(extra.get("port", DEFAULT_PORT)),
-        storage=_text("storage", extra.get("storage", f"{home}/pheby")),
+        storage=storage(extra, home),
+        retention_days=_days(extra.get("retention_days", DEFAULT_RETENTION_DAYS)),
+        home_conversation=secret("PHEBY_HOME_CONVERSATION") or HOME_CHAT_ID,
         path_prefix=_prefix(extra.get("path_prefix", "")),
         authenticator=_authenticator(secret),
     )
+
+
+def storage(extra: Mapping[str, Any], home: str) -> str:
+    """The folder of everything that Pheby keeps. Raises ConfigError."""
+    return _text("storage", extra.get("storage", f"{home}/pheby"))
+
+
+def _days(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= 3_650:
+        raise ConfigError("platforms.pheby.extra.retention_days must be an integer from 1 to 3650")
+    return value
 
 
 def _authenticator(secret: Callable[[str], str | None]) -> Authenticator:

@@ -68,6 +68,11 @@ def clean_text(text: str) -> str:
     return _read(text, True).text
 
 
+def media_paths(text: str) -> tuple[str, ...]:
+    """The files that a whole text hands over, each once, in order."""
+    return _read(text, True).media
+
+
 def whole_characters(text: str) -> str:
     """Joins surrogate pairs that arrived as two characters, and makes every lone surrogate U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):

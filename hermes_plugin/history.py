@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from .drafts import clean_text, whole_characters
-from .typed import restore
+from .typed import restore, without_context
 
 Row: TypeAlias = Mapping[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "notice"]
@@ -214,6 +214,7 @@ _NOTES = (
     "[IMPORTANT: MCP servers have been reloaded",
     "[Continuing toward your standing goal]",
     "[ASYNC DELEGATION",
+    "[Cron delivery: ",
     "[OUT-OF-BAND USER MESSAGE",
     "[Orphan recovery",
     "You've reached the maximum number of tool-calling iterations allowed. Please provide a final response",
@@ -249,7 +250,7 @@ def _read_user(row: Row, base: HistoryRow, content: str) -> HistoryRow | None:
     if text.startswith(_REDIRECT):
         text, told = _unwrap_redirect(text)
         message_id = message_id or told
-    text = _MODEL_NOTE.sub("", text, count=1) if _MODEL_NOTE.match(text) else text
+    text = without_context(_MODEL_NOTE.sub("", text, count=1) if _MODEL_NOTE.match(text) else text)
     if not text:
         return None
     return evolve(base, role="user", text=restore(text), message_id=message_id, steer=steer)

@@ -23,6 +23,7 @@ from pheby_server.ports import (
 from . import binding
 from .chats import chat_of, conversation_of
 from .history import HistoryRow, history
+from .typed import context
 
 GATE_SECONDS: Final = 0.05
 GUARD_SECONDS: Final = 0.01
@@ -41,8 +42,8 @@ class Gateway(Protocol):
     def is_free(self, chat_id: str) -> bool:
         """Whether Hermes has let go of the chat's last event."""
 
-    async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
-        """Give Hermes a message of the owner."""
+    async def deliver(self, chat_id: str, text: str, message_id: str, context: str | None) -> None:
+        """Give Hermes a message of the owner, and what the agent is told before it."""
 
     async def interrupt(self, chat_id: str) -> None:
         """Stop what Hermes does in a chat."""
@@ -105,7 +106,7 @@ class HermesSide:
         chat_id = chat_of(message.conversation_id)
         if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
             raise Unavailable
-        await self._gateway.deliver(chat_id, message.text, message.message_id)
+        await self._gateway.deliver(chat_id, message.text, message.message_id, context(message.context))
 
     async def steer(self, message: HandOver) -> bool:
         return await self._gateway.steer(chat_of(message.conversation_id), message.text, message.message_id)

@@ -5,6 +5,7 @@ Hermes-free and without I/O, so that recordings of real gateways can be played t
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -12,14 +13,14 @@ import attrs
 
 from pheby_protocol.ids import ConversationId, Count, MessageId
 from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
-from pheby_protocol.messages.message import Origin
+from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
 from pheby_server.boundary import sendable
-from pheby_server.ports import ApprovalPrompt, GatewayEvents, Outcome, RunResult
+from pheby_server.ports import ApprovalPrompt, Delivery, GatewayEvents, Outcome, RunResult
 
 from .approval_cards import ApprovalCards, Card
 from .chats import conversation_of
-from .drafts import Append, DraftTail, Replace, clean_text, whole_characters
+from .drafts import Append, DraftTail, Replace, clean_text, media_paths, whole_characters
 from .questions import MAX_CHOICES, Question, prompt
 from .subagents import Subagents
 from .tool_calls import Redact, completed_all_the_same, redactor, tool_result, tool_start
@@ -28,6 +29,7 @@ from .turns import EnvelopeEnded, GhostTurn, TurnEnded, TurnEvent, TurnStarted, 
 MAX_COMMAND_CHARS: Final = 8_000
 MAX_DESCRIPTION_CHARS: Final = 1_000
 _DECISIONS: Final = ("once", "session", "always", "deny")
+MAX_DELIVERED: Final = 1_024
 LOST_SECONDS: Final = 5.0
 """An event that ended without a turn may still be replayed this soon after; later it is lost."""
 
@@ -73,6 +75,12 @@ class _Run:
     """Its question was closed without an answer, because the run is being stopped."""
     provider_fails: bool = False
     """The provider's last word was an error; what Hermes says of it may quote the provider."""
+    answered: bool = False
+    """The model has given its answer: what Hermes delivers now is this run's."""
+    files: list[str] = attrs.field(factory=list)
+    """The files that Hermes has delivered."""
+    promised: list[str] = attrs.field(factory=list)
+    """The files that the agent named in what was shown."""
 
     @property
     def shown(self) -> str:
@@ -83,6 +91,14 @@ class _Run:
         """Whether the newest text is the declared answer (Hermes may have put a footer behind it)."""
         said = "".join(clean_text(answer or "").split())
         return said != "" and "".join(self.shown.split()).startswith(said)
+
+
+@attrs.frozen
+class FilePlace:
+    """Where a file belongs: to the active run, or to a message that was delivered before."""
+
+    conversation_id: ConversationId
+    message_id: MessageId | None
 
 
 class Relay:
@@ -98,8 +114,11 @@ class Relay:
         platform: str = "pheby",
         redact: Redact = _PATTERNS_ONLY,
         command_on_card: Callable[[str], str] = str,
+        canonical: Callable[[str], str] = str,
     ) -> None:
         self._events = events
+        self._canonical = canonical
+        """A path as it is without links and abbreviations."""
         self._redact = redact
         self._new_id = new_id
         self._later = later
@@ -112,6 +131,8 @@ class Relay:
         self._runs: dict[str, _Run] = {}
         self._segments: dict[str, _Segment] = {}
         """By the id that Hermes was given; those of the active runs only."""
+        self._delivered: dict[str, MessageId] = {}
+        """By chat, the last text that was delivered outside of its runs; files may follow it."""
         self._stopping: set[str] = set()
         """Chats in which something was interrupted and has not ended: what Hermes says about that is chatter."""
         self._over = False
@@ -148,6 +169,8 @@ class Relay:
         self._tool(run, name, facts)
         if name == "api_request_error":
             run.provider_fails = True
+        elif name == "post_llm_call":
+            run.answered = True
         elif name == "post_api_request":
             run.provider_fails = False
             run.on_its_way = clean_text(_said_with_tools(facts))
@@ -164,12 +187,37 @@ class Relay:
             self._events.subagent_ended(conversation_of(subagent.chat_id), subagent.session_id, result)
         self._over = True
 
+    def outside(self, chat_id: str, content: str, metadata: Mapping[str, object] | None) -> Delivery | None:
+        """What a text from Hermes is when it belongs to no run; None: it does, or it is chatter (then see `send`)."""
+        marks = metadata or {}
+        job = marks.get("job_id") is not None
+        if chat_id in self._runs and not job:
+            return None
+        # A late text of a run that has ended, or chatter.
+        chatter = marks.get("expect_edits") or marks.get("_interim_send") or chat_id in self._stopping
+        text = clean_text(content)
+        if not text or (chatter and not job):
+            return None
+        if job:
+            return Delivery(text=text, origin=Origin.CRON, role=MessageRole.ASSISTANT, for_model=True)
+        return Delivery(text=text, origin=Origin.SYSTEM, role=MessageRole.NOTICE)
+
+    def in_run(self, chat_id: str) -> bool:
+        """Whether a run is active in a chat."""
+        return chat_id in self._runs
+
+    def delivered(self, chat_id: str, message_id: MessageId) -> None:
+        """Something outside of any run was delivered: the files that follow belong to it."""
+        self._delivered[chat_id] = message_id
+        if len(self._delivered) > MAX_DELIVERED:
+            del self._delivered[next(iter(self._delivered))]
+
     def send(self, chat_id: str, content: str, metadata: Mapping[str, object] | None) -> str:
-        """A text from Hermes; the id under which Hermes may edit it."""
+        """A text from Hermes in a run; the id under which Hermes may edit it."""
         marks = metadata or {}
         run = self._runs.get(chat_id)
         if run is None or marks.get("job_id"):
-            return self._send_outside(chat_id, content, marks)
+            return self._new_id()
         if marks.get("expect_edits"):
             return self._stream(chat_id, run, content)
         if marks.get("notify") is True and not marks.get("_interim_send"):
@@ -178,6 +226,24 @@ class Relay:
             self._say(chat_id, run, run.on_its_way)
         # Anything else in a run is chatter about it: tool bubbles, heartbeats, acknowledgements.
         return self._new_id()
+
+    def file_place(self, chat_id: str, path: str) -> FilePlace | None:
+        """Where a file goes that Hermes delivers; None: nowhere, it was delivered already or its run is stopped."""
+        run = self._runs.get(chat_id)
+        conversation_id = conversation_of(chat_id)
+        if run is None or not run.answered:
+            # Files of a run follow its answer.
+            return None if chat_id in self._stopping else FilePlace(conversation_id, self._delivered.get(chat_id))
+        path = self._canonical(path)
+        if path in run.files or chat_id in self._stopping:
+            return None
+        run.files.append(path)
+        if run.held is not None and not run.has_said(run.held):
+            self._end_segment(run, interim=True)
+            run.said = run.held
+            self._events.message_started(conversation_id, run.held)
+        run.held = None
+        return FilePlace(conversation_id, None)
 
     def edit(self, message_id: str, content: str, *, final: bool) -> None:
         """The whole text of something sent before, again."""
@@ -386,15 +452,6 @@ class Relay:
 
     # Texts
 
-    def _send_outside(self, chat_id: str, content: str, marks: Mapping[str, object]) -> str:
-        text = clean_text(content)
-        chatter = marks.get("expect_edits") or marks.get("_interim_send") or chat_id in self._stopping
-        if not text or (chatter and not marks.get("job_id")):
-            # A late text of a run that has ended, or chatter.
-            return self._new_id()
-        origin = Origin.CRON if marks.get("job_id") else Origin.SYSTEM
-        return self._events.notice(conversation_of(chat_id), text, origin)
-
     def _stream(self, chat_id: str, run: _Run, content: str) -> str:
         run.held = None
         self._end_segment(run, interim=True)
@@ -436,11 +493,13 @@ class Relay:
             return
         segment.over = True
         run.said = segment.tail.text
+        run.promised += segment.tail.media
         if segment.message_id is not None:
             self._events.message_ended(segment.message_id, interim=interim)
 
     def _hold(self, run: _Run, text: str) -> None:
-        if text and text != run.shown:
+        # Behind a file it is Hermes's complaint about that file, of which the owner has a notice.
+        if text and text != run.shown and not run.files:
             # Else the answer that was streamed already, or a repeated send.
             run.held = text
 
@@ -467,6 +526,7 @@ class Relay:
                     pass
 
     def _begin(self, event: TurnStarted) -> None:
+        self._delivered.pop(event.chat_id, None)
         self._runs[event.chat_id] = _Run(event.chat_id, conversation_of(event.chat_id))
         message_id = MessageId(event.message_id) if event.message_id is not None else None
         origin = Origin.BACKGROUND if message_id is None else Origin.CHAT
@@ -502,7 +562,18 @@ class Relay:
             self._events.message_started(conversation_of(event.chat_id), run.held)
         if run.segment is not None:
             run.segment.over = True
+            run.promised += run.segment.tail.media
+        if event.outcome == "completed":
+            self._tell_undelivered(run, event.final_text or "")
         self._segments = {key: segment for key, segment in self._segments.items() if not segment.over}
+
+    def _tell_undelivered(self, run: _Run, answer: str) -> None:
+        """Hermes drops a file that is missing or not allowed without a word."""
+        names = {os.path.basename(path) for path in run.files}
+        for path in dict.fromkeys(map(self._canonical, [*run.promised, *media_paths(answer)])):
+            # Hermes may have looked for it elsewhere, as in a container.
+            if path not in run.files and os.path.basename(path) not in names:
+                self._events.not_attached(run.conversation_id, os.path.basename(path))
 
     def handed_over(self, chat_id: str, message_id: str) -> None:
         """Hermes was given a message of the owner: if nothing comes of it, say so."""

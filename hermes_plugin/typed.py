@@ -1,4 +1,4 @@
-"""Owner's words that Hermes would expand, made safe and restored.
+"""Owner's words that Hermes would expand, made safe and restored; and what is told to the agent in front of them.
 
 Hermes replaces `@file:…`, `@folder:…`, `@git:…`, `@url:…`, `@diff` and `@staged` in a message by what they name. An
 owner who types them on the phone means the words. U+2060 (word joiner: invisible, no width) behind the `@` keeps
@@ -23,3 +23,20 @@ def neutralise(text: str) -> str:
 def restore(text: str) -> str:
     """Undoes `neutralise`; a word joiner anywhere else stays."""
     return _NEUTRALISED.sub("@", text)
+
+
+_BEGIN = "[Delivered to your owner in this conversation since the last message]"
+_END = "[End of what was delivered]"
+_CONTEXT = re.compile(rf"\s*{re.escape(_BEGIN)}\n.*?\n{re.escape(_END)}\n\n\[New message\]\n", re.DOTALL)
+
+
+def context(text: str) -> str | None:
+    """What the owner was shown meanwhile, as Hermes puts it before their words; None for nothing."""
+    # Its end must be its own.
+    return f"{_BEGIN}\n{neutralise(text).replace(_END, '')}\n{_END}" if text else None
+
+
+def without_context(text: str) -> str:
+    """The owner's words alone, as they are in a row that has such a context before them."""
+    found = _CONTEXT.match(text)
+    return text[found.end() :] if found else text

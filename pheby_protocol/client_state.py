@@ -124,6 +124,7 @@ def apply_answer(state: ClientState, request: Request, result: Result) -> Client
                 state,
                 result.as_of_seq,
                 messages=result.messages,
+                attachments=[item for found in result.messages for item in found.attachments],
                 runs=result.runs,
                 tool_calls=result.tool_calls,
                 approvals=result.approvals,
@@ -271,6 +272,8 @@ def _put_message(state: ClientState, new: message.Message, seq: Seq) -> ClientSt
         new = attrs.evolve(new, text=old.text, index=old.index)
     behind = _is_streaming(new) and old is not None and _index(old) >= _index(new)
     state = _put(state, "messages", new.message_id, new, seq)
+    for item in new.attachments:
+        state = _put(state, "attachments", item.attachment_id, item, seq)
     # A whole text that is newer than what is shown has closed any gap in it.
     return state if behind else attrs.evolve(state, needs_text=state.needs_text - {new.message_id})
 

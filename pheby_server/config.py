@@ -12,6 +12,7 @@ from pheby_protocol.messages.connection import Limits
 
 from .event_log import KEEP_EVENTS, KEEP_MS
 
+RETENTION_MS = 7 * 24 * 3_600_000
 MIN_SECRET_CHARS = 32
 MIN_SECRET_VARIETY = 8
 
@@ -64,6 +65,13 @@ class ServerConfig:
     log_events: int = attrs.field(default=KEEP_EVENTS, validator=_between(100, 10_000_000))
     """So many events are kept for clients that come back; older ones get a snapshot."""
     log_ms: int = attrs.field(default=KEEP_MS, validator=_between(60_000, 365 * 24 * 3_600_000))
+    home_conversation: str = ""
+    """Where goes what belongs to no conversation, as things for one that was deleted; "" for a new one."""
+    retention_ms: int = attrs.field(default=RETENTION_MS, validator=_between(60_000, 3_650 * 24 * 3_600_000))
+    """So long the files of the agent are kept."""
+    max_file_bytes: int = attrs.field(default=2 * 2**30 + 2**20, validator=_between(0, 2**40))
+    max_files_bytes: int = attrs.field(default=10 * 2**30, validator=_between(0, 2**50))
+    """All kept files together."""
     outbox_frames: int = attrs.field(default=4_096, validator=_between(64, 1_000_000))
     outbox_bytes: int = attrs.field(default=8_388_608, validator=_between(2_097_152, 268_435_456))
 

@@ -65,8 +65,12 @@ def clean_title(title: str) -> str:
 class ConversationDesk:
     """Every conversation of the owner, kept in memory and in the store; Hermes's own are taken over as they appear."""
 
-    def __init__(self, store: Store, sequencer: Sequencer, port: HermesPort, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self, store: Store, sequencer: Sequencer, port: HermesPort, clock: Clock, ids: IdSource, home: str = ""
+    ) -> None:
         self._store = store
+        self._home = ConversationId(home or f"conv_{ids.conversation_number()}")
+        """Where goes what belongs to no conversation any more."""
         self._sequencer = sequencer
         self._port = port
         self._clock = clock
@@ -362,6 +366,15 @@ class ConversationDesk:
     def is_going(self, conversation_id: ConversationId) -> bool:
         """Whether a conversation is deleted, or about to be: nothing new begins there."""
         return conversation_id in self._deleted or conversation_id in self._deleting
+
+    def reachable(self, conversation_id: ConversationId) -> ConversationId:
+        """Where something for a conversation goes: to the home conversation when it was deleted, to a new one when
+        that was deleted, too."""
+        while self.is_going(conversation_id):
+            if conversation_id == self._home:
+                self._home = ConversationId(f"conv_{self._ids.conversation_number()}")
+            conversation_id = self._home
+        return conversation_id
 
     async def forgotten(self, conversation_id: ConversationId) -> None:
         """Hermes has nothing of a deleted conversation any more."""

@@ -40,14 +40,28 @@ class Messages(Protocol):
     def forget(self, conversation_id: ConversationId) -> None: ...
 
 
+class Attachments(Protocol):
+    """What this desk needs to know of attachments."""
+
+    def conversation_deleted(self) -> None: ...
+
+
 class DeletionDesk:
     """Takes conversations away for good, also those of which Hermes kept something when it was last stopped."""
 
-    def __init__(self, port: HermesPort, conversations: Conversations, runs: Runs, messages: Messages) -> None:
+    def __init__(
+        self,
+        port: HermesPort,
+        conversations: Conversations,
+        runs: Runs,
+        messages: Messages,
+        attachments: Attachments,
+    ) -> None:
         self._port = port
         self._conversations = conversations
         self._runs = runs
         self._messages = messages
+        self._attachments = attachments
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
 
@@ -83,6 +97,7 @@ class DeletionDesk:
             self._conversations.end_deletion(conversation_id)
         self._runs.forget(conversation_id)
         self._messages.forget(conversation_id)
+        self._attachments.conversation_deleted()
         self._forget_in_hermes(conversation_id)
 
     def _forget_in_hermes(self, conversation_id: ConversationId) -> None:

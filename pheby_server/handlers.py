@@ -21,6 +21,7 @@ from pheby_protocol.messages.connection import AccessMode, Ping, Pong
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 
 from .approvals import ApprovalDesk
+from .attachments import AttachmentDesk
 from .boundary import RequestError
 from .clarifications import ClarificationDesk
 from .conversations import ConversationDesk
@@ -41,6 +42,7 @@ class Desks(Protocol):
     approvals: ApprovalDesk
     clarifications: ClarificationDesk
     deletions: DeletionDesk
+    attachments: AttachmentDesk
     clock: Clock
 
     @property
@@ -195,13 +197,18 @@ async def _clarify(desks: Desks, request: ClarificationRespond, caller: Caller) 
     return ClarificationRespondResult(id=request.id, clarification=answered, as_of_seq=desks.published_seq)
 
 
+@_handles(attachment.AttachmentGet, AccessMode.READ_ONLY)
+async def _attachment(desks: Desks, request: attachment.AttachmentGet, _: Caller) -> Result:
+    found = await desks.attachments.get(request.attachment_id)
+    return attachment.AttachmentGetResult(id=request.id, attachment=found, as_of_seq=desks.published_seq)
+
+
 async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
     text = "This server does not offer that; see capabilities in welcome."
     raise RequestError(ErrorCode.UNAVAILABLE, text, retryable=False)
 
 
 for _cls, _access in (
-    (attachment.AttachmentGet, AccessMode.READ_ONLY),
     (model.ModelList, AccessMode.READ_ONLY),
     (model.ModelSelect, AccessMode.FULL),
     (model.ReasoningList, AccessMode.READ_ONLY),

@@ -38,16 +38,21 @@ class HermesFeatures:
     steer: bool = False
     rename: bool = False
     delete: bool = False
+    attachments: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class HandOver:
-    """One message of the owner for the agent. `message_id` comes back in `GatewayEvents.run_started`."""
+    """One message of the owner for the agent. `message_id` comes back in `GatewayEvents.run_started`.
+
+    `context` is what the owner was shown meanwhile and the agent does not know yet; "" for nothing.
+    """
 
     conversation_id: ConversationId
     message_id: MessageId
     run_id: RunId
     text: str
+    context: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -168,6 +173,34 @@ class SubagentStart:
     parent: str | None
     call_id: str | None
     goal: str
+
+
+@attrs.frozen(kw_only=True)
+class AgentFile:
+    """A file of the agent, to be copied at once; Hermes's own rule has allowed it. `name` is for people.
+
+    `path` never leaves the core; without one the file could not be read. `spooled`: it is the spool's own copy.
+    """
+
+    path: str | None
+    name: str
+    spooled: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """What reaches the owner outside of any run: a text, files, or both. Time in milliseconds since 1970 UTC.
+
+    `key` names it for ever: told twice, it is shown once. `for_model`: the agent does not know of it yet.
+    """
+
+    text: str
+    origin: Origin
+    role: MessageRole
+    key: str | None = None
+    time: int | None = None
+    files: tuple[AgentFile, ...] = ()
+    for_model: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -292,8 +325,22 @@ class GatewayEvents(Protocol):
     def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
         """A message that was handed over will get no run: Hermes did something else with it."""
 
-    def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
-        """A text outside of any run: a notice, a scheduled job's result."""
+    async def deliver(self, conversation_id: ConversationId, delivery: Delivery) -> MessageId:
+        """Something outside of any run: a notice, a scheduled job's result. Returns when it is stored.
+
+        Raises StoreError when it was not: nobody has seen it.
+        """
+
+    async def attach(
+        self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None = None
+    ) -> bool:
+        """A file of the active run, or one that belongs to a message delivered before. False: refused, with a notice.
+
+        What goes on is not told in between: the agent waits until the file is copied.
+        """
+
+    def not_attached(self, conversation_id: ConversationId, name: str) -> None:
+        """Hermes itself has not delivered a file of the active run."""
 
     async def settled(self) -> None:
         """Returns when everything told so far is stored."""

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
@@ -50,11 +50,15 @@ from pheby_protocol.states import (
     RunState,
 )
 
+from .attachments import Taken, not_attached
 from .boundary import RequestError, sendable
+from .file_store import FileRefusedError
 from .ports import (
+    AgentFile,
     ApprovalPrompt,
     ClarificationPrompt,
     Clock,
+    Delivery,
     HandOver,
     HermesPort,
     IdSource,
@@ -70,7 +74,12 @@ from .sequencer import Change, Sequencer
 from .stores import (
     Store,
     StoredSend,
+    add_note,
     admit_send,
+    forget_notes,
+    give_notes,
+    notes_were_read,
+    read_notes,
     read_open_runs,
     read_open_sends,
     read_receipts,
@@ -78,6 +87,8 @@ from .stores import (
     save_run,
     update_receipt,
 )
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +100,10 @@ STEER_SECONDS: Final = 10.0
 """So long Hermes may take to say whether it takes words for a run; then that is not known."""
 HAND_OVER_WITHIN_MS: Final = 15 * 60 * 1_000
 """After a restart an older send is not handed over any more: the owner has moved on."""
+
+MAX_NOTES: Final = 5
+NOTE_CHARS: Final = 4_000
+"""Of what the owner was shown meanwhile the agent is told this much."""
 
 ERROR_TEXTS: Final[dict[RunErrorCode, str]] = {
     RunErrorCode.PROVIDER_ERROR: "The model provider reported an error.",
@@ -121,6 +136,7 @@ class Conversations(Protocol):
     def get(self, conversation_id: ConversationId) -> Conversation: ...
     def ensure(self, conversation_id: ConversationId) -> Change: ...
     def is_going(self, conversation_id: ConversationId) -> bool: ...
+    def reachable(self, conversation_id: ConversationId) -> ConversationId: ...
     def message_withdrawn(self, message: Message, before: Conversation) -> None: ...
     def message_added(self, message: Message) -> Change: ...
     def message_ended(self, message: Message) -> Change: ...
@@ -142,8 +158,19 @@ class Messages(Protocol):
     def changed(self, message: Message) -> None: ...
     def checkpoint(self, message: Message) -> Change: ...
     def parts(self, text: str) -> Sequence[str]: ...
+    async def find(self, message_id: MessageId) -> Message | None: ...
     async def is_stored(self, message: Message) -> bool: ...
     async def run_ended(self, conversation_id: ConversationId) -> None: ...
+
+
+class Attachments(Protocol):
+    """What this desk needs to know of attachments."""
+
+    changing: asyncio.Lock
+
+    async def take(self, file: AgentFile) -> Taken: ...
+    async def drop(self, taken: Sequence[Taken]) -> None: ...
+    def attached(self, message: Message, taken: Sequence[Taken]) -> tuple[Message, Change]: ...
 
 
 class Tools(Protocol):
@@ -225,6 +252,8 @@ class _Lane:
     streaming: MessageId | None = None
     spoke: Message | None = None
     """The last text of the active run."""
+    holds_files: MessageId | None = None
+    """The message of the active run that was made for its files."""
     cancel: RunReason | None = None
     """Why the run that is active, or about to be, was cancelled."""
     watch: Timer | None = None
@@ -249,6 +278,7 @@ class RunDesk:
         subagents: Subagents,
         approvals: Approvals,
         clarifications: Clarifications,
+        attachments: Attachments,
         clock: Clock,
         ids: IdSource,
         max_text_chars: int,
@@ -262,6 +292,7 @@ class RunDesk:
         self._subagents = subagents
         self._approvals = approvals
         self._clarifications = clarifications
+        self._attachments = attachments
         self._clock = clock
         self._ids = ids
         self._max_text_chars = max_text_chars
@@ -274,7 +305,7 @@ class RunDesk:
         """Who waits for a lane to be free."""
         self._dirty: set[MessageId] = set()
         self._checkpoint_timer: Timer | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # Start and stop
 
@@ -302,6 +333,7 @@ class RunDesk:
             elif send is not None and run.started_at is None and await self._reached_hermes(send):
                 # Its turn began, and this process did not live to hear of it.
                 change += self._end_left_over(attrs.evolve(run, started_at=send.created_at), send)
+                change += Change(writes=(notes_were_read(send.receipt.message_id),))
             else:
                 change += self._end_left_over(run, send)
         for send in waiting.values():
@@ -837,13 +869,15 @@ class RunDesk:
                     lane.waiting.appendleft(send)
                     return
                 try:
-                    await self._dispatch(lane, send)
+                    notes = await self._unknown_to_model(lane.conversation_id)
+                    await self._dispatch(lane, send, notes)
                     await self._port.hand_over(
                         HandOver(
                             conversation_id=lane.conversation_id,
                             message_id=send.message.message_id,
                             run_id=send.run.run_id,
                             text=send.text,
+                            context="\n\n".join(note.text[:NOTE_CHARS] for note in notes),
                         )
                     )
                     return
@@ -853,12 +887,28 @@ class RunDesk:
             log.error("hand_over.failed", exc_info=failure)
             self.run_lost(lane.conversation_id, send.message.message_id)
 
-    async def _dispatch(self, lane: _Lane, send: _Send) -> None:
+    async def _unknown_to_model(self, conversation_id: ConversationId) -> list[Message]:
+        """What the owner was shown and the agent does not know; Hermes may have told it by itself meanwhile."""
+        found = await self._store.read(read_notes(conversation_id, MAX_NOTES))
+        try:
+            known = [note for note in found if await self._messages.is_stored(note)]
+        except Exception as failure:
+            # Next time: better late than twice.
+            log.warning("notes.not_compared", exc_info=failure)
+            return []
+        if known:
+            await self._store.transact(forget_notes([note.message_id for note in known]))
+        return [note for note in found if note not in known]
+
+    async def _dispatch(self, lane: _Lane, send: _Send, notes: Sequence[Message]) -> None:
         """Note that Hermes is about to get the send, before it does."""
+        given = Change(writes=(give_notes([note.message_id for note in notes], send.message.message_id),))
         if send.receipt.state is not ReceiptState.ADMITTED:
+            if notes:
+                await self._sequencer.log(given, durable=True)
             return
         before = send.receipt, send.message
-        change = self._move_receipt(send, ReceiptEvent.HAND_OVER)
+        change = given + self._move_receipt(send, ReceiptEvent.HAND_OVER)
         change += self._place(send, MessageEvent.COMPLETE)
         try:
             await self._sequencer.log(self._delivery(send.message, send.receipt.state) + change, durable=True)
@@ -921,6 +971,7 @@ class RunDesk:
         send = lane.handed if message_id is not None else None
         if send is not None and send.message.message_id == message_id:
             lane.handed, lane.send, run = None, send, send.run
+            change += Change(writes=(notes_were_read(send.message.message_id),))
         else:
             run = Run(
                 run_id=RunId(f"run_{self._ids.token()}"),
@@ -1123,7 +1174,7 @@ class RunDesk:
             change += self._move_receipt(send, ReceiptEvent.FINISH)
             change += self._delivery(send.message, send.receipt.state)
         change += self._finish_steered(lane, *lane.steered)
-        lane.run = lane.send = lane.streaming = lane.spoke = None
+        lane.run = lane.send = lane.streaming = lane.spoke = lane.holds_files = None
         self._cancel_is_over(lane)
         self._sequencer.log(change)
         self._spawn(self._after_run(conversation_id))
@@ -1151,22 +1202,8 @@ class RunDesk:
                 streaming = self._messages.open[streaming.message_id]
             return self._end_message(streaming, result.outcome, final=result.outcome is Outcome.COMPLETED)
         if answer and (lane.spoke is None or lane.spoke.interim):
-            now = Time(self._clock.now_ms())
-            message = Message(
-                message_id=self._messages.new_message_id(),
-                conversation_id=lane.conversation_id,
-                position=self._messages.next_position(lane.conversation_id),
-                role=MessageRole.ASSISTANT,
-                origin=run.origin,
-                status=MessageState.COMPLETED,
-                text=answer,
-                text_truncated=False,
-                final=True,
-                run_id=run.run_id,
-                attachments=(),
-                created_at=now,
-                completed_at=now,
-            )
+            message = self._whole_message(lane.conversation_id, MessageRole.ASSISTANT, run.origin, answer, run)
+            message = attrs.evolve(message, final=True)
             return self._messages.created(message) + self._conversations.message_added(message)
         return Change()
 
@@ -1207,27 +1244,118 @@ class RunDesk:
         self._sequencer.log(change + self._delivery(send.message, send.receipt.state))
         self._next(lane)
 
-    def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
-        if self._conversations.is_going(conversation_id):
-            return self._messages.new_message_id()
+    def not_attached(self, conversation_id: ConversationId, name: str) -> None:
+        self._notice(conversation_id, not_attached(name, None))
+
+    async def attach(
+        self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None = None
+    ) -> bool:
+        # In a task of its own: a caller who waits no longer does not leave it half done.
+        return await asyncio.shield(self._spawn(self._attach(conversation_id, file, message_id)))
+
+    async def _attach(self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None) -> bool:
+        lane = self._lanes.get(conversation_id)
+        run = lane.run if lane is not None and message_id is None else None
+        if lane is not None and run is not None:
+            message_id = lane.streaming or lane.holds_files
+        try:
+            taken = await self._attachments.take(file)
+        except FileRefusedError as failure:
+            self._notice(conversation_id, not_attached(file.name, failure.reason))
+            return False
+        async with self._attachments.changing:
+            message = None if message_id is None else await self._messages.find(message_id)
+            if self._conversations.is_going(conversation_id):
+                await self._attachments.drop([taken])
+            elif message is not None:
+                message, change = self._attachments.attached(message, [taken])
+                await self._sequencer.log(self._messages.updated(message) + change)
+            else:
+                await self._sequencer.log(self._files_alone(conversation_id, run, taken))
+        return True
+
+    def _files_alone(self, conversation_id: ConversationId, run: Run | None, taken: Taken) -> Change:
+        """A file that belongs to no text gets a message without one."""
+        lane = self._lanes.get(conversation_id)
+        in_run = lane is not None and run is not None and self._is_active(lane, run)
+        origin = run.origin if run is not None else Origin.SYSTEM
         change = self._conversations.ensure(conversation_id)
+        message = self._whole_message(conversation_id, MessageRole.ASSISTANT, origin, "", run if in_run else None)
+        if lane is not None and in_run:
+            lane.holds_files = message.message_id
+            message = attrs.evolve(message, final=True)
+        message, files = self._attachments.attached(message, [taken])
+        return change + self._messages.created(message) + self._conversations.message_added(message) + files
+
+    async def deliver(self, conversation_id: ConversationId, delivery: Delivery) -> MessageId:
+        return await asyncio.shield(self._spawn(self._deliver(conversation_id, delivery)))
+
+    async def _deliver(self, conversation_id: ConversationId, delivery: Delivery) -> MessageId:
+        message_id = self._messages.new_message_id()
+        if delivery.key is not None:
+            message_id = MessageId(f"msg_{hashlib.sha256(delivery.key.encode()).hexdigest()[:24]}")
+            if await self._messages.find(message_id) is not None:
+                return message_id
+        if delivery.role is MessageRole.NOTICE and self._conversations.is_going(conversation_id):
+            # It is about that conversation alone.
+            return message_id
+        taken: list[Taken] = []
+        refused: list[str] = []
+        for file in delivery.files:
+            try:
+                taken.append(await self._attachments.take(file))
+            except FileRefusedError as failure:
+                refused.append(not_attached(file.name, failure.reason))
+        conversation_id = self._conversations.reachable(conversation_id)
+        change = self._conversations.ensure(conversation_id)
+        before = self._conversations.get(conversation_id)
+        message = self._whole_message(conversation_id, delivery.role, delivery.origin, sendable(delivery.text))
+        created = Time(delivery.time) if delivery.time is not None else message.created_at
+        message = attrs.evolve(message, message_id=message_id, created_at=created)
+        message, files = self._attachments.attached(message, taken)
+        change += self._messages.created(message) + self._conversations.message_added(message) + files
+        if delivery.for_model and message.text:
+            change += Change(writes=(add_note(message),))
+        try:
+            await self._sequencer.log(change, durable=True)
+        except Exception:
+            self._messages.withdrawn(message)
+            self._conversations.message_withdrawn(message, before)
+            await self._attachments.drop(taken)
+            raise
+        for text in refused:
+            self._notice(conversation_id, text)
+        return message_id
+
+    def _notice(self, conversation_id: ConversationId, text: str) -> None:
+        """Say something about the conversation, in its active run or outside of any."""
+        if self._conversations.is_going(conversation_id):
+            return
+        lane = self._lanes.get(conversation_id)
+        change = self._conversations.ensure(conversation_id)
+        run = lane.run if lane is not None else None
+        message = self._whole_message(conversation_id, MessageRole.NOTICE, Origin.SYSTEM, sendable(text), run)
+        change += self._messages.created(message)
+        self._sequencer.log(change + self._conversations.message_added(message))
+
+    def _whole_message(
+        self, conversation_id: ConversationId, role: MessageRole, origin: Origin, text: str, run: Run | None = None
+    ) -> Message:
         now = Time(self._clock.now_ms())
-        message = Message(
+        return Message(
             message_id=self._messages.new_message_id(),
             conversation_id=conversation_id,
             position=self._messages.next_position(conversation_id),
-            role=MessageRole.NOTICE if origin is Origin.SYSTEM else MessageRole.ASSISTANT,
+            role=role,
             origin=origin,
             status=MessageState.COMPLETED,
-            text=sendable(text),
+            text=text,
             text_truncated=False,
+            run_id=run.run_id if run is not None else None,
             attachments=(),
             created_at=now,
             completed_at=now,
         )
-        change += self._messages.created(message)
-        self._sequencer.log(change + self._conversations.message_added(message))
-        return message.message_id
 
     async def settled(self) -> None:
         await self._sequencer.settled()
@@ -1252,7 +1380,7 @@ class RunDesk:
         except Exception as failure:
             log.warning("history.not_reconciled", exc_info=failure)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -32,17 +32,20 @@ from pheby_protocol.states import ConnectionState
 
 from . import handlers
 from .approvals import ApprovalDesk
+from .attachments import AttachmentDesk
 from .auth import Authenticator
 from .clarifications import ClarificationDesk
 from .config import ServerConfig
 from .conversations import ConversationDesk
 from .deletion import DeletionDesk
 from .event_log import EventLog
+from .file_store import FileStore
 from .ports import Clock, GatewayEvents, HermesPort, IdSource
 from .runs import RunDesk
 from .sequencer import Published, Sequencer
 from .session import Session
 from .snapshot import snapshot_parts
+from .spool import SpoolDesk
 from .stores import Store, close_log, read_events
 from .subagents import SubagentDesk
 from .system import RandomIds, SystemClock
@@ -79,6 +82,7 @@ class Server:
     clarifications: ClarificationDesk
     runs: RunDesk
     deletions: DeletionDesk
+    attachments: AttachmentDesk
 
     def __init__(
         self,
@@ -128,6 +132,8 @@ class Server:
             undo.pop_all()
         self.runs.start()
         self.deletions.start()
+        self.attachments.start()
+        self.spool.start()
         self.phase = Phase.SERVING
         log.info("server.started", extra={"epoch": self._log.epoch, "seq": self._log.head})
 
@@ -138,7 +144,9 @@ class Server:
         self._sequencer.on_damaged = self._damaged
         self._sequencer.start()
         undo.push_async_callback(self._sequencer.stop)
-        self.conversations = ConversationDesk(self._store, self._sequencer, self._port, self.clock, self._ids)
+        self.conversations = ConversationDesk(
+            self._store, self._sequencer, self._port, self.clock, self._ids, config.home_conversation
+        )
         self.transcript = Transcript(
             self._store,
             self._sequencer,
@@ -148,6 +156,17 @@ class Server:
             self._ids,
             self.config.max_server_frame_bytes,
         )
+        self.attachments = AttachmentDesk(
+            self._store,
+            FileStore(config.storage, config.max_file_bytes),
+            self._sequencer,
+            self.transcript,
+            self.clock,
+            self._ids,
+            config.retention_ms,
+            config.max_files_bytes,
+        )
+        undo.push_async_callback(self.attachments.stop)
         self.tools = ToolDesk(self._store, self.conversations, self.transcript, self.clock, self._ids)
         about_prompts = (
             self._store,
@@ -171,11 +190,14 @@ class Server:
             SubagentDesk(self.tools, self.clock, self._ids),
             self.approvals,
             self.clarifications,
+            self.attachments,
             self.clock,
             self._ids,
             self.config.max_text_chars,
         )
-        self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript)
+        self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript, self.attachments)
+        self.spool = SpoolDesk(config.storage, self.runs.deliver, self.clock)
+        self.transcript.take_in = self.spool.take_in
         self.transcript.is_busy = self.runs.is_busy
         self.approvals.go_on = self.clarifications.go_on = self.runs.go_on
         await self.conversations.load(new_log=self._log.is_new)
@@ -184,6 +206,8 @@ class Server:
         await self.approvals.load()
         await self.clarifications.load()
         await self.runs.load()
+        await self.attachments.load()
+        await self.spool.take_in()
 
     async def stop(self) -> None:
         """Tell the clients, close their connections, store everything, close the store."""
@@ -204,7 +228,9 @@ class Server:
             task.cancel()
         await self.conversations.stop()
         await self.deletions.stop()
+        await self.spool.stop()
         await self.runs.stop()
+        await self.attachments.stop()
         await self._sequencer.stop()
         with contextlib.suppress(Exception):
             await self._store.transact(close_log())
@@ -296,6 +322,7 @@ class Server:
                     "steer": features.steer,
                     "rename": features.rename,
                     "delete": features.delete,
+                    "attachments": features.attachments,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
                 },

@@ -21,6 +21,7 @@ from pheby_protocol.messages.run import RunErrorCode, RunReason
 
 from .boundary import sendable
 from .ports import (
+    AgentFile,
     ApprovalPrompt,
     Bound,
     ClarificationPrompt,
@@ -113,13 +114,20 @@ class Delegate:
 
 
 @attrs.frozen
+class Deliver:
+    """Hand a file over: behind the run's texts, as Hermes does."""
+
+    path: str
+
+
+@attrs.frozen
 class Fail:
     """The run fails here."""
 
     code: RunErrorCode
 
 
-Step: TypeAlias = "Say | Pause | Segment | Begin | End | Approve | Ask | Delegate | Fail"
+Step: TypeAlias = "Say | Pause | Segment | Begin | End | Approve | Ask | Delegate | Deliver | Fail"
 Respond = Callable[[str], Iterable[Step]]
 
 
@@ -163,6 +171,7 @@ class SimulatedHermes:
             steer=True,
             rename=True,
             delete=True,
+            attachments=True,
         )
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
@@ -437,6 +446,7 @@ class SimulatedHermes:
     async def _speak(
         self, events: GatewayEvents, conversation_id: ConversationId, steps: Iterable[Step], speech: _Speech
     ) -> RunResult:
+        files: list[str] = []
         for step in steps:
             match step:
                 case Say(text=text):
@@ -460,11 +470,16 @@ class SimulatedHermes:
                     await self._ask(events, conversation_id, step)
                 case Delegate():
                     self._delegate(events, conversation_id, step)
+                case Deliver(path):
+                    files.append(path)
                 case Fail(code):
                     return RunResult(outcome=Outcome.FAILED, error=code)
             # As a real gateway, which serves its other conversations between two pieces.
             await asyncio.sleep(0)
-        if not speech.shown:
+        if not speech.shown and not files:
             return RunResult(outcome=Outcome.FAILED, error=RunErrorCode.EMPTY_RESPONSE)
-        self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
+        if speech.shown:
+            self._store(conversation_id, MessageRole.ASSISTANT, speech.shown)
+        for path in dict.fromkeys(files):
+            await events.attach(conversation_id, AgentFile(path=path, name=path.rpartition("/")[2]))
         return RunResult(outcome=Outcome.COMPLETED, final_text=speech.shown)

@@ -21,6 +21,7 @@ import attrs
 from pheby_protocol.codec import decode_object, encode_object
 from pheby_protocol.ids import (
     ApprovalId,
+    AttachmentId,
     ClarificationId,
     ClientConversationId,
     ConversationId,
@@ -32,6 +33,7 @@ from pheby_protocol.ids import (
 )
 from pheby_protocol.limits import MAX_INTEGER
 from pheby_protocol.messages.approval import Approval, PromptStatus
+from pheby_protocol.messages.attachment import Attachment
 from pheby_protocol.messages.clarification import Clarification
 from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.message import Message, MessageRole, Receipt
@@ -103,6 +105,16 @@ ALTER TABLE events ADD COLUMN time INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE tombstones (
   conversation_id TEXT PRIMARY KEY, client_conversation_id TEXT, forgotten INTEGER NOT NULL
 ) WITHOUT ROWID;
+""",
+    """
+CREATE TABLE attachments (
+  attachment_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, expires_at INTEGER NOT NULL, size INTEGER NOT NULL,
+  has_file INTEGER NOT NULL, seal TEXT NOT NULL, body TEXT
+) WITHOUT ROWID;
+CREATE INDEX attachments_of_conversation ON attachments (conversation_id);
+CREATE INDEX attachments_by_expiry ON attachments (expires_at) WHERE has_file = 1;
+CREATE TABLE notes (message_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, given_with TEXT);
+CREATE INDEX notes_of_conversation ON notes (conversation_id);
 """,
 )
 """From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
@@ -440,8 +452,13 @@ def delete_conversation(conversation_id: ConversationId) -> Write:
     """Everything that is stored of a conversation."""
 
     def delete(database: sqlite3.Connection) -> None:
-        for table in (*_ID, "events", "runs", "receipts", "bindings", "conversations"):
+        for table in (*_ID, "events", "runs", "receipts", "bindings", "notes", "conversations"):
             database.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (conversation_id,))  # noqa: S608
+        # What is left of an attachment is the name of a file that is to be deleted.
+        database.execute("DELETE FROM attachments WHERE conversation_id = ? AND has_file = 0", (conversation_id,))
+        database.execute(
+            "UPDATE attachments SET conversation_id = '', body = NULL WHERE conversation_id = ?", (conversation_id,)
+        )
 
     return delete
 
@@ -628,7 +645,9 @@ def read_known_history(conversation_id: ConversationId) -> Statement[KnownHistor
             " AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.message_id = m.message_id) ORDER BY position",
             (conversation_id, MessageRole.NOTICE),
         ).fetchall()
-        return KnownHistory(dict(positions), dict(bindings), [decode_object(body, Message) for (body,) in unbound])
+        messages = [decode_object(body, Message) for (body,) in unbound]
+        # One without a text holds files alone, which Hermes stores as no message.
+        return KnownHistory(dict(positions), dict(bindings), [message for message in messages if message.text])
 
     return read
 
@@ -745,3 +764,138 @@ def update_receipt(receipt: Receipt) -> Write:
     return lambda database: database.execute(
         "UPDATE receipts SET body = ?, open = ?, text = CASE WHEN ? THEN text END WHERE client_message_id = ?", row
     )
+
+
+# Attachments
+
+
+@attrs.frozen
+class KeptAttachment:
+    """An attachment with what recognises its file, which is there or not any more."""
+
+    attachment: Attachment
+    seal: str
+    has_file: bool
+
+
+def reserve_file(name: AttachmentId) -> Write:
+    """Note a file before it is made, so that one which nothing came of is known as ours."""
+    return lambda database: database.execute("INSERT INTO attachments VALUES (?, '', 0, 0, 1, '', NULL)", (name,))
+
+
+def save_attachment(attachment: Attachment, seal: str) -> Write:
+    row = (
+        attachment.conversation_id,
+        attachment.expires_at,
+        attachment.size,
+        seal,
+        encode_object(attachment),
+        attachment.attachment_id,
+    )
+    return lambda database: database.execute(
+        "UPDATE attachments SET conversation_id = ?, expires_at = ?, size = ?, seal = ?, body = ?"
+        " WHERE attachment_id = ?",
+        row,
+    )
+
+
+def file_is_gone(name: AttachmentId) -> Write:
+    """The file was deleted; where it belongs to nothing, its name is forgotten."""
+
+    def write(database: sqlite3.Connection) -> None:
+        database.execute("DELETE FROM attachments WHERE attachment_id = ? AND body IS NULL", (name,))
+        database.execute("UPDATE attachments SET has_file = 0 WHERE attachment_id = ?", (name,))
+
+    return write
+
+
+def read_attachment(attachment_id: AttachmentId) -> Statement[KeptAttachment | None]:
+    def read(database: sqlite3.Connection) -> KeptAttachment | None:
+        row = database.execute(
+            "SELECT body, seal, has_file FROM attachments WHERE attachment_id = ? AND body IS NOT NULL",
+            (attachment_id,),
+        ).fetchone()
+        return None if row is None else KeptAttachment(decode_object(row[0], Attachment), row[1], bool(row[2]))
+
+    return read
+
+
+def read_due_attachments(now_ms: int, size: int) -> Statement[list[KeptAttachment]]:
+    """Attachments whose time is over and whose files are still there, the oldest first."""
+
+    def read(database: sqlite3.Connection) -> list[KeptAttachment]:
+        rows = database.execute(
+            "SELECT body, seal FROM attachments WHERE has_file = 1 AND body IS NOT NULL AND expires_at <= ?"
+            " ORDER BY expires_at LIMIT ?",
+            (now_ms, size),
+        ).fetchall()
+        return [KeptAttachment(decode_object(body, Attachment), seal, True) for body, seal in rows]
+
+    return read
+
+
+def read_next_expiry() -> Statement[int | None]:
+    def read(database: sqlite3.Connection) -> int | None:
+        found: int | None = database.execute(
+            "SELECT min(expires_at) FROM attachments WHERE has_file = 1 AND body IS NOT NULL"
+        ).fetchone()[0]
+        return found
+
+    return read
+
+
+def read_unused_files() -> Statement[list[AttachmentId]]:
+    """Files that belong to nothing: those of deleted conversations, and those of which nothing came."""
+
+    def read(database: sqlite3.Connection) -> list[AttachmentId]:
+        rows = database.execute("SELECT attachment_id FROM attachments WHERE has_file = 1 AND body IS NULL")
+        return [AttachmentId(name) for (name,) in rows.fetchall()]
+
+    return read
+
+
+def read_file_bytes() -> Statement[int]:
+    """The bytes of all files together."""
+
+    def read(database: sqlite3.Connection) -> int:
+        return int(database.execute("SELECT coalesce(sum(size), 0) FROM attachments WHERE has_file = 1").fetchone()[0])
+
+    return read
+
+
+# What the agent does not know yet
+
+
+def add_note(message: Message) -> Write:
+    row = (message.message_id, message.conversation_id)
+    return lambda database: database.execute("INSERT OR IGNORE INTO notes VALUES (?, ?, NULL)", row)
+
+
+def give_notes(notes: Iterable[MessageId], given_with: MessageId) -> Write:
+    """The agent is about to get these together with a message of the owner."""
+    rows = [(given_with, note) for note in notes]
+    return lambda database: database.executemany("UPDATE notes SET given_with = ? WHERE message_id = ?", rows)
+
+
+def forget_notes(notes: Iterable[MessageId]) -> Write:
+    rows = [(note,) for note in notes]
+    return lambda database: database.executemany("DELETE FROM notes WHERE message_id = ?", rows)
+
+
+def notes_were_read(given_with: MessageId) -> Write:
+    """The agent has got what it was given together with this message."""
+    return lambda database: database.execute("DELETE FROM notes WHERE given_with = ?", (given_with,))
+
+
+def read_notes(conversation_id: ConversationId, size: int) -> Statement[list[Message]]:
+    """The newest messages that the agent does not know yet, oldest first."""
+
+    def read(database: sqlite3.Connection) -> list[Message]:
+        rows = database.execute(
+            "SELECT m.body FROM notes n JOIN messages m ON m.message_id = n.message_id WHERE n.conversation_id = ?"
+            " ORDER BY m.position DESC LIMIT ?",
+            (conversation_id, size),
+        ).fetchall()
+        return [decode_object(body, Message) for (body,) in reversed(rows)]
+
+    return read

@@ -12,14 +12,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pheby_protocol.errors import CloseCode
-from pheby_protocol.ids import ConversationId
+from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.connection import AccessMode
+from pheby_protocol.messages.message import MessageRole, Origin
 
 from .auth import Authenticator
 from .config import ServerConfig
 from .outbox import Close
 from .ports import (
     Bound,
+    Delivery,
+    GatewayEvents,
     HandOver,
     HermesConversation,
     HermesFeatures,
@@ -113,6 +116,7 @@ class ManualHermes:
             steer=True,
             rename=True,
             delete=True,
+            attachments=True,
         )
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
@@ -196,6 +200,14 @@ class ManualHermes:
                 free.remove(found)
                 pairs.append(Bound(message_id=message.message_id, key=found.key))
         return pairs
+
+
+async def deliver_text(
+    events: GatewayEvents, conversation_id: ConversationId, text: str, origin: Origin = Origin.CRON
+) -> MessageId:
+    """A text outside of any run, stored on return; its message."""
+    role = MessageRole.NOTICE if origin is Origin.SYSTEM else MessageRole.ASSISTANT
+    return await events.deliver(conversation_id, Delivery(text=text, origin=origin, role=role))
 
 
 class MemoryTransport:

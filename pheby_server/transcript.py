@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -114,6 +114,8 @@ class Transcript:
         self._locks: dict[ConversationId, asyncio.Lock] = {}
         self.is_busy: Callable[[ConversationId], bool] = lambda _: False
         """Whether a run is active; the desk for runs says so."""
+        self.take_in: Callable[[], Awaitable[None]] = _nothing
+        """Takes in what another process has left for the owner, before the rows that Hermes keeps of it are read."""
 
     async def load(self) -> None:
         """Read what is stored."""
@@ -327,6 +329,13 @@ class Transcript:
         part, cut = self.fit(message.text[start:])
         return part, ListCursor(str(start + len(part))) if cut else None, message
 
+    async def find(self, message_id: MessageId) -> Message | None:
+        """A message as it is now."""
+        if message_id not in self.open:
+            # What was told of it may be on its way to the store.
+            await self._sequencer.settled()
+        return self.open.get(message_id) or await self._store.read(read_message(message_id))
+
     async def run_ended(self, conversation_id: ConversationId) -> None:
         """Find a finished run's messages among Hermes's rows, now and once more when the last row must be written."""
         self._reconciled.discard(conversation_id)
@@ -352,6 +361,7 @@ class Transcript:
         async with self._locks.setdefault(conversation_id, asyncio.Lock()):
             if conversation_id in self._reconciled or self.is_busy(conversation_id):
                 return True
+            await self.take_in()
             rows = await self._port.history(conversation_id)
             await self._sequencer.settled()
             known = await self._store.read(read_known_history(conversation_id))
@@ -452,6 +462,10 @@ class Transcript:
             from_position=inserted_at,
         )
         return self._conversations.update(conversation) + Change((event,))
+
+
+async def _nothing() -> None:
+    """Nothing was left."""
 
 
 def _size(item: Item) -> int:

@@ -23,6 +23,7 @@ from pheby_server.simulated import (
     Ask,
     Begin,
     Delegate,
+    Deliver,
     End,
     Fail,
     Pause,
@@ -138,6 +139,7 @@ def _said(turn: Turn) -> Generator[Step, None, list[scripts.Call]]:
             case scripts.Cut():
                 break
     yield from _grown(tail, said, final=True)
+    yield from map(Deliver, tail.media)
     return calls
 
 

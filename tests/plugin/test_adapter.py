@@ -696,7 +696,7 @@ async def test_a_text_that_can_no_longer_be_stored_is_not_sent(talk: Conversatio
     talk.client.cut()
     await talk.adapter._server.stop()
     sent = await talk.adapter.send(talk.chat_id, "report", None, {"job_id": "job-1"})
-    assert (sent.success, sent.error) == (False, "not connected")
+    assert (sent.success, sent.error) == (False, "not stored")
 
 
 async def test_calls_without_a_connection_are_harmless(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -44,7 +44,7 @@ class FakeGateway:
         self.asked.set()
         return chat_id not in self.busy
 
-    async def deliver(self, chat_id: str, text: str, message_id: str) -> None:
+    async def deliver(self, chat_id: str, text: str, message_id: str, context: str | None) -> None:
         self.delivered.append((chat_id, text, message_id))
 
     async def reset(self, chat_id: str) -> None:

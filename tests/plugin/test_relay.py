@@ -16,8 +16,10 @@ from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.messages.run import RunErrorCode, RunReason
 from pheby_server.ports import (
+    AgentFile,
     ApprovalPrompt,
     ClarificationPrompt,
+    Delivery,
     Outcome,
     RunResult,
     SubagentStart,
@@ -102,8 +104,20 @@ class Told:
         self.calls.append(("run_lost", conversation_id, message_id))
 
     def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
+        """What the adapter does with what is outside of any run."""
         self.calls.append(("notice", conversation_id, text, origin))
         return MessageId(f"n{next(self._numbers)}")
+
+    def not_attached(self, conversation_id: ConversationId, name: str) -> None:
+        self.calls.append(("not_attached", name))
+
+    async def deliver(self, conversation_id: ConversationId, delivery: Delivery) -> MessageId:
+        raise AssertionError("the relay waits for nothing")
+
+    async def attach(
+        self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None = None
+    ) -> bool:
+        raise AssertionError("the relay waits for nothing")
 
     async def settled(self) -> None:
         raise AssertionError("the relay waits for nothing")
@@ -139,7 +153,12 @@ class Gateway:
         self.hook("post_api_request", chat=chat, response={"assistant_message": message}, **counts)
 
     def send(self, text: str, marks: Mapping[str, object] | None = None, chat: str = CHAT) -> str:
-        return self.relay.send(chat, text, marks)
+        delivery = self.relay.outside(chat, text, marks)
+        if delivery is None:
+            return self.relay.send(chat, text, marks)
+        message_id = self.told.notice(conversation_of(chat), delivery.text, delivery.origin)
+        self.relay.delivered(chat, message_id)
+        return message_id
 
     def complete(self, final: str | None = None, *, chat: str = CHAT, key: int = 1, **end: Any) -> None:
         if final is not None:
@@ -210,7 +229,7 @@ def test_the_result_says_why_and_what_it_took(running: Gateway) -> None:
 def test_the_declared_answer_is_cleaned(running: Gateway) -> None:
     """B4: no reasoning, no tag, no half character."""
     running.complete("<think>secret</think>Here: \ud83d\nMEDIA:/a/b.png\nThat was it.")
-    assert running.told.calls == [completed("Here: \ufffd\nThat was it.")]
+    assert running.told.calls == [("not_attached", "b.png"), completed("Here: \ufffd\nThat was it.")]
 
 
 def test_a_turn_that_takes_over_ends_the_one_before(running: Gateway) -> None:

@@ -18,8 +18,10 @@ from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import DecisionSource
 from pheby_protocol.messages.message import Origin
 from pheby_server.ports import (
+    AgentFile,
     ApprovalPrompt,
     ClarificationPrompt,
+    Delivery,
     Outcome,
     RunResult,
     SubagentStart,
@@ -70,6 +72,7 @@ class FoldingCore:
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.notices: list[tuple[str, Origin]] = []
+        self.refused_files: list[str] = []
         self.progress: list[str] = []
         self.tools: dict[str, ToolResult | None] = {}
         self.approvals: dict[str, tuple[str | None, DecisionSource] | None] = {}
@@ -178,10 +181,22 @@ class FoldingCore:
     def run_lost(self, conversation_id: ConversationId, message_id: MessageId) -> None:
         self.lost.append(message_id)
 
-    def notice(self, conversation_id: ConversationId, text: str, origin: Origin) -> MessageId:
+    def notice(self, text: str, origin: Origin) -> MessageId:
+        """What the adapter does with what is outside of any run."""
         self.notices.append((text, origin))
         self.heard.append(text)
         return MessageId(f"msg_{next(self._ids)}")
+
+    def not_attached(self, conversation_id: ConversationId, name: str) -> None:
+        self.refused_files.append(name)
+
+    async def deliver(self, conversation_id: ConversationId, delivery: Delivery) -> MessageId:
+        raise AssertionError("the relay waits for nothing")
+
+    async def attach(
+        self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None = None
+    ) -> bool:
+        raise AssertionError("the relay waits for nothing")
 
     async def settled(self) -> None:
         raise AssertionError("the relay waits for nothing")
@@ -251,6 +266,9 @@ def _called(relay: Relay, result: Played, ids: dict[str, str], record: dict[str,
         chat_id, content = k.get("chat_id") or a[0], k["content"] if "content" in k else a[1]
         if not k.get("metadata"):
             result.bubbles.append(content)
+        delivery = relay.outside(chat_id, content, k.get("metadata"))
+        if delivery is not None:
+            return result.core.notice(delivery.text, delivery.origin)
         return relay.send(chat_id, content, k.get("metadata"))
     if name == "edit_message" and k["message_id"] in ids:
         relay.edit(ids[k["message_id"]], k["content"], final=k["finalize"])

@@ -7,6 +7,7 @@ is what history and a newcomer's snapshot say; positions are unique and increasi
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import tempfile
 from collections import defaultdict
@@ -31,7 +32,7 @@ from pheby_server.config import ServerConfig
 from pheby_server.ports import GatewayEvents, HandOver, HermesMessage, Outcome, RunResult
 from pheby_server.runs import HAND_OVER_WITHIN_MS
 from pheby_server.server import Server
-from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport
+from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, deliver_text
 
 CONVERSATIONS = st.sampled_from(["a", "b"])
 TEXT = st.text("ab /\n\ud800\x00é😀", max_size=6)
@@ -59,7 +60,8 @@ class OnLoop:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return getattr(self._events, name)(*args, **kwargs)
+            told = getattr(self._events, name)(*args, **kwargs)
+            return await told if inspect.isawaitable(told) else told
 
         return lambda *args, **kwargs: self._do(call(*args, **kwargs))
 
@@ -282,7 +284,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=CONVERSATIONS, text=TEXT, origin=st.sampled_from([Origin.CRON, Origin.SYSTEM]))
     def a_notice_comes(self, name: str, text: str, origin: Origin) -> None:
-        self.events.notice(self.names[name], text, origin)
+        self.do(deliver_text(self.server.events, self.names[name], text, origin))
         self.events.run_progress(self.names[name], text)
         self.do(self.settle())
 
@@ -300,7 +302,7 @@ class Machine(RuleBasedStateMachine):
         """With something going on meanwhile, or not."""
         self.client.cut()
         if not quiet:
-            self.events.notice(self.names["a"], "while away", Origin.CRON)
+            self.do(deliver_text(self.server.events, self.names["a"], "while away", Origin.CRON))
         self.do(self.connect())
         self.do(self.settle())
 

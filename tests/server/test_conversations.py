@@ -18,7 +18,7 @@ from pheby_server.conversations import clean_title
 from pheby_server.ports import HermesConversation, Outcome, RunResult
 from pheby_server.server import Server
 from pheby_server.stores import StoreUnavailableError
-from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, running_server
+from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
 
 
 def hermes_has(
@@ -155,7 +155,7 @@ async def test_newest_activity_comes_first_and_only_a_message_moves_it(tmp_path:
             names.append(ConversationId((await create(client, f"c{number}"))["conversation_id"]))
         assert await walk(client, 10) == [[names[2], names[1], names[0]]]
         clock.move(1)
-        server.events.notice(names[0], "news", Origin.SYSTEM)
+        await deliver_text(server.events, names[0], "news", Origin.SYSTEM)
         await server.events.settled()
         assert await walk(client, 10) == [[names[0], names[2], names[1]]]
 
@@ -198,8 +198,10 @@ async def test_a_conversation_that_goes_while_the_list_is_walked_loses_no_other(
             clock.move(1)
             names.append(ConversationId((await create(client, f"c{number}"))["conversation_id"]))
         first = await client.request("conversation.list", limit=3)
-        server.events.notice(names[0], "news", Origin.SYSTEM)
-        server.events.notice(ConversationId(first["conversations"][-1]["conversation_id"]), "news", Origin.SYSTEM)
+        await deliver_text(server.events, names[0], "news", Origin.SYSTEM)
+        await deliver_text(
+            server.events, ConversationId(first["conversations"][-1]["conversation_id"]), "news", Origin.SYSTEM
+        )
         await server.events.settled()
         rest = await client.request("conversation.list", limit=3, cursor=first["next"])
         seen = {found["conversation_id"] for page in (first, rest) for found in page["conversations"]}
@@ -307,11 +309,11 @@ async def test_the_preview_is_the_newest_messages_beginning_on_one_line(tmp_path
     async with running_server(str(tmp_path), ManualHermes()) as server:
         client = await in_step(server)
         name = ConversationId((await create(client, "c1"))["conversation_id"])
-        server.events.notice(name, "first\n\n  line " + "x" * 1_000, Origin.CRON)
+        await deliver_text(server.events, name, "first\n\n  line " + "x" * 1_000, Origin.CRON)
         await server.events.settled()
         found = (await client.request("conversation.get", conversation_id=name))["conversation"]
         assert found["last_message_preview"] == ("first line " + "x" * 1_000)[:200]
-        server.events.notice(name, " \n ", Origin.CRON)
+        await deliver_text(server.events, name, " \n ", Origin.CRON)
         await server.events.settled()
         again = (await client.request("conversation.get", conversation_id=name))["conversation"]
         assert again["last_message_preview"] == found["last_message_preview"]
@@ -321,7 +323,7 @@ async def test_the_preview_is_the_newest_messages_beginning_on_one_line(tmp_path
 async def test_a_conversation_that_hermes_speaks_of_exists(tmp_path: Path) -> None:
     async with running_server(str(tmp_path), ManualHermes()) as server:
         client = await in_step(server)
-        server.events.notice(ConversationId("conv_77"), "hello", Origin.CRON)
+        await deliver_text(server.events, ConversationId("conv_77"), "hello", Origin.CRON)
         types = [(await client.receive())["type"] for _ in range(3)]
         assert types == ["conversation.created", "message.created", "conversation.updated"]
 
@@ -332,7 +334,7 @@ async def test_a_wall_clock_that_jumps_back_does_not_move_activity_back(tmp_path
         client = await in_step(server)
         made = await create(client, "c1")
         clock.jump(-3_600_000)
-        server.events.notice(ConversationId(made["conversation_id"]), "hello", Origin.CRON)
+        await deliver_text(server.events, ConversationId(made["conversation_id"]), "hello", Origin.CRON)
         await server.events.settled()
         found = (await client.request("conversation.get", conversation_id=made["conversation_id"]))["conversation"]
         assert found["last_activity_at"] == made["last_activity_at"]

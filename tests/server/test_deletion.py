@@ -30,7 +30,7 @@ from pheby_server.runs import CANCEL_SECONDS
 from pheby_server.sequencer import Change
 from pheby_server.server import Server
 from pheby_server.stores import StoreUnavailableError
-from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, running_server
+from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
 CANCELLED = RunResult(outcome=Outcome.CANCELLED)
@@ -199,7 +199,7 @@ def full_disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_idle_one_is_gone_before_the_answer(rig: Rig) -> None:
-    rig.events.notice(rig.name, "secret", Origin.CRON)
+    await deliver_text(rig.events, rig.name, "secret", Origin.CRON)
     other = MemoryTransport(rig.server)
     await other.hello("other")
     answer = await rig.delete()
@@ -380,7 +380,7 @@ async def test_hermess_late_words_are_not_told_and_its_run_is_stopped(rig: Rig) 
     """A8: a late word never brings it back."""
     await rig.delete()
     seq = rig.server.published_seq
-    rig.events.notice(rig.name, "secret", Origin.CRON)
+    await deliver_text(rig.events, rig.name, "secret", Origin.SYSTEM)
     rig.ask("k1")
     rig.clarify("q1")
     rig.delegate("child")
@@ -422,7 +422,7 @@ async def test_a_list_of_hermess_that_still_has_it_does_not_bring_it_back(tmp_pa
         assert (await client.request("conversation.list"))["conversations"] == []
         assert (await client.request("conversation.delete", conversation_id=rig.name))["type"].endswith(".result")
         assert (await client.request("conversation.create", client_conversation_id="c1"))["code"] == "not_found"
-        server.events.notice(rig.name, "secret", Origin.CRON)
+        await deliver_text(server.events, rig.name, "secret", Origin.CRON)
         assert (await client.request("conversation.get", conversation_id=rig.name))["code"] == "not_found"
         await server.events.settled()
         assert [frame["type"] for frame in client.seen if frame.get("conversation_id") == rig.name] == []
@@ -541,7 +541,7 @@ async def test_questions_outside_of_any_run_end_with_it(rig: Rig) -> None:
 async def test_what_hermes_says_at_the_last_moment_is_not_in_the_log(rig: Rig) -> None:
     rig.begin()
     while not rig.server.conversations.is_deleted(rig.name):
-        rig.events.notice(rig.name, "secret", Origin.CRON)
+        await deliver_text(rig.events, rig.name, "secret", Origin.SYSTEM)
         await asyncio.sleep(0)
     await rig.deleted()
     await rig.is_gone()

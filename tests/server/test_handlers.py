@@ -37,7 +37,6 @@ MANAGE = READ | {
 }
 FULL = MANAGE | {"conversation.delete", "approval.respond", "model.select", "reasoning.select"}
 NOT_YET: dict[str, dict[str, Any]] = {
-    "attachment.get": {"attachment_id": "att_1"},
     "model.list": {"conversation_id": "conv_1"},
     "model.select": {"conversation_id": "conv_1", "provider": "p", "model": "m"},
     "reasoning.list": {"conversation_id": "conv_1"},
@@ -45,6 +44,7 @@ NOT_YET: dict[str, dict[str, Any]] = {
 }
 ASKED: dict[str, dict[str, Any]] = {
     **NOT_YET,
+    "attachment.get": {"attachment_id": "att_1"},
     "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
     "conversation.delete": {"conversation_id": "conv_1"},
     "run.cancel": {"run_id": "run_1"},

@@ -27,7 +27,7 @@ from pheby_server.ports import (
 )
 from pheby_server.server import Server
 from pheby_server.stores import StoreUnavailableError
-from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, running_server
+from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
 
@@ -850,7 +850,7 @@ async def test_what_no_frame_can_carry_is_replaced_wherever_it_comes(rig: Rig, b
     rig.events.message_replaced(message_id, broken)
     rig.events.message_ended(message_id, interim=True)
     rig.events.run_progress(rig.name, broken)
-    rig.events.notice(rig.name, broken, Origin.SYSTEM)
+    await deliver_text(rig.events, rig.name, broken, Origin.SYSTEM)
     rig.events.run_ended(rig.name, RunResult(outcome=Outcome.COMPLETED, final_text=broken))
     await rig.seen()
     clean = "".join("\ufffd" if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in broken)
@@ -876,7 +876,7 @@ async def test_a_million_characters_arrive_whole_in_frames_that_fit(rig: Rig, ho
     rig.client.session.next_frame = next_frame  # type: ignore[method-assign]
     await rig.started("m1")
     if how == "notice":
-        rig.events.notice(rig.name, text, Origin.CRON)
+        await deliver_text(rig.events, rig.name, text, Origin.CRON)
     elif how != "final":
         message_id = rig.events.message_started(rig.name, text if how == "started" else "")
         if how == "appended":
@@ -957,7 +957,7 @@ async def test_a_notice_during_a_run_is_a_message_of_its_own(rig: Rig, origin: O
     """H3."""
     await rig.started("m1")
     message_id = rig.events.message_started(rig.name, "one ")
-    notice_id = rig.events.notice(rig.name, "news", origin)
+    notice_id = await deliver_text(rig.events, rig.name, "news", origin)
     rig.events.message_appended(message_id, "two")
     rig.events.run_ended(rig.name, DONE)
     created = next(frame for frame in await rig.seen("message.created") if frame["message"]["message_id"] == notice_id)
@@ -970,7 +970,7 @@ async def test_a_notice_during_a_run_is_a_message_of_its_own(rig: Rig, origin: O
 
 async def test_settled_means_stored(rig: Rig, tmp_path: Path) -> None:
     """H4."""
-    rig.events.notice(rig.name, "keep me", Origin.CRON)
+    await deliver_text(rig.events, rig.name, "keep me", Origin.CRON)
     await rig.events.settled()
     reader = sqlite3.connect(tmp_path / "pheby.db")
     assert reader.execute("SELECT count(*) FROM messages WHERE body LIKE '%keep me%'").fetchone() == (1,)
@@ -987,7 +987,7 @@ async def test_after_a_restart_everything_is_as_it_was(tmp_path: Path) -> None:
         rig.events.message_ended(rig.events.message_started(rig.name, "two"), interim=True)
         rig.events.message_started(rig.name, "three")
         rig.events.run_ended(rig.name, DONE)
-        rig.events.notice(rig.name, "four", Origin.CRON)
+        await deliver_text(rig.events, rig.name, "four", Origin.CRON)
         before = await rig.history()
         receipt = await rig.receipt("m1")
     async with rigged(tmp_path) as rig:
@@ -1002,10 +1002,10 @@ async def test_after_a_restart_everything_is_as_it_was(tmp_path: Path) -> None:
 
 async def test_positions_go_on_behind_what_was_there_before_a_restart(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
-        rig.events.notice(rig.name, "one", Origin.CRON)
+        await deliver_text(rig.events, rig.name, "one", Origin.CRON)
         await rig.events.settled()
     async with rigged(tmp_path) as rig:
-        rig.events.notice(rig.name, "two", Origin.CRON)
+        await deliver_text(rig.events, rig.name, "two", Origin.CRON)
         page = await rig.history()
         assert [message["text"] for message in page["messages"]] == ["one", "two"]
 

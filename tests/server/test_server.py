@@ -25,7 +25,7 @@ from pheby_server.config import ServerConfig
 from pheby_server.ports import Outcome, RunResult
 from pheby_server.server import Phase, Server
 from pheby_server.stores import StoreInUseError
-from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, running_server
+from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
 
 NAME = ConversationId("conv_1")
 DONE = RunResult(outcome=Outcome.COMPLETED)
@@ -70,6 +70,7 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
     assert (welcome["server_time"], welcome["heartbeat_ms"]) == (9_000, 7_000)
     assert set(welcome["capabilities"]) == set(SERVER_CAPABILITIES)
     assert {name for name, on in welcome["capabilities"].items() if on} == {
+        "attachments",
         "batch",
         "resume",
         "streaming",
@@ -192,7 +193,7 @@ async def test_the_snapshot_holds_every_conversation_that_it_names(tmp_path: Pat
         server.events.run_started(NAME, None, Origin.CHAT)
         for number in range(60):
             clock.move(1)
-            server.events.notice(ConversationId(f"conv_n{number:02d}"), "x", Origin.CRON)
+            await deliver_text(server.events, ConversationId(f"conv_n{number:02d}"), "x", Origin.CRON)
         await server.events.settled()
         client = await in_step(server)
         parts = [frame for frame in client.seen if frame["type"] == "snapshot"]
@@ -211,7 +212,7 @@ async def test_the_snapshot_holds_every_conversation_that_it_names(tmp_path: Pat
 async def test_every_client_gets_every_event_in_the_same_order(server: Server) -> None:
     clients = [await in_step(server, f"d{number}") for number in range(4)]
     for number in range(10):
-        server.events.notice(NAME, f"n{number}", Origin.CRON)
+        await deliver_text(server.events, NAME, f"n{number}", Origin.CRON)
     await server.events.settled()
     seen = []
     for client in clients:
@@ -227,7 +228,7 @@ async def test_a_second_connection_of_a_device_closes_the_first_with_4409(server
     first, other = await in_step(server, "phone"), await in_step(server, "tablet")
     second = await in_step(server, "phone")
     assert await closed(first) is CloseCode.REPLACED
-    server.events.notice(NAME, "news", Origin.CRON)
+    await deliver_text(server.events, NAME, "news", Origin.CRON)
     for client in (second, other):
         assert (await client.until("message.created"))["message"]["text"] == "news"
     assert server.session_count == 2
@@ -293,7 +294,7 @@ async def test_a_client_that_reads_in_time_is_never_too_slow(tmp_path: Path) -> 
         client = await in_step(server)
         for number in range(40):
             for _ in range(20):
-                server.events.notice(NAME, f"n{number}", Origin.CRON)
+                await deliver_text(server.events, NAME, f"n{number}", Origin.CRON)
             await server.events.settled()
             client.send({"type": "ping", "id": "p"})
             await client.until("pong")
@@ -373,7 +374,7 @@ async def test_stop_does_not_wait_for_a_client_that_never_answers(
 async def test_stop_stores_what_came_before_it(tmp_path: Path) -> None:
     async with running_server(str(tmp_path), ManualHermes()) as server:
         for number in range(50):
-            server.events.notice(NAME, f"n{number}", Origin.CRON)
+            await deliver_text(server.events, NAME, f"n{number}", Origin.CRON)
     reader = sqlite3.connect(tmp_path / "pheby.db")
     assert reader.execute("SELECT count(*) FROM messages").fetchone() == (50,)
     reader.close()
@@ -385,8 +386,9 @@ async def test_what_hermes_tells_after_the_stop_hurts_nobody(server: Server) -> 
     server.events.run_started(NAME, None, Origin.CHAT)
     server.events.message_started(NAME, "late")
     server.events.run_ended(NAME, DONE)
-    server.events.notice(NAME, "late", Origin.CRON)
     async with asyncio.timeout(1):
+        with pytest.raises(Exception, match="stopped"):
+            await deliver_text(server.events, NAME, "late", Origin.CRON)
         with pytest.raises(Exception, match="stopped"):
             await server.events.settled()
 
@@ -451,7 +453,7 @@ async def test_a_welcome_that_fails_closes_that_client_alone(server: Server, mon
             }
         )
         assert await closed(unlucky) is CloseCode.INTERNAL
-    server.events.notice(NAME, "news", Origin.CRON)
+    await deliver_text(server.events, NAME, "news", Origin.CRON)
     assert (await other.until("message.created"))["message"]["text"] == "news"
     assert "secret" not in json.dumps(unlucky.seen)
 

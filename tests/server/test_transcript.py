@@ -17,7 +17,7 @@ from pheby_server import transcript
 from pheby_server.outbox import Close
 from pheby_server.ports import HermesMessage, Outcome, RunResult, Unavailable
 from pheby_server.server import Server
-from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, running_server
+from pheby_server.testing import FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
 
 DONE = RunResult(outcome=Outcome.COMPLETED)
 NAME = ConversationId("conv_1")
@@ -46,7 +46,7 @@ class Rig:
 
     async def notices(self, texts: Iterable[str]) -> None:
         for text in texts:
-            self.events.notice(NAME, text, Origin.CRON)
+            await deliver_text(self.events, NAME, text, Origin.CRON)
         await self.events.settled()
 
     async def history(self, **fields: Any) -> dict[str, Any]:
@@ -245,7 +245,7 @@ async def test_a_page_names_the_runs_of_its_messages(rig: Rig) -> None:
 
 async def test_two_conversations_have_their_own_pages(rig: Rig) -> None:
     await rig.notices(["mine"])
-    rig.events.notice(ConversationId("conv_2"), "other", Origin.CRON)
+    await deliver_text(rig.events, ConversationId("conv_2"), "other", Origin.CRON)
     await rig.events.settled()
     assert await rig.texts() == ["mine"]
 
@@ -254,7 +254,7 @@ async def test_two_conversations_have_their_own_pages(rig: Rig) -> None:
 
 
 async def test_the_text_of_a_message_in_one_part(rig: Rig) -> None:
-    message_id = rig.events.notice(NAME, "short", Origin.CRON)
+    message_id = await deliver_text(rig.events, NAME, "short", Origin.CRON)
     await rig.events.settled()
     answer = await rig.client.request("message.text", message_id=message_id)
     assert (answer["text"], answer["index"], answer["status"]) == ("short", -1, "completed")
@@ -263,14 +263,14 @@ async def test_the_text_of_a_message_in_one_part(rig: Rig) -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.5", "٣", "1" * 17])
 async def test_a_cursor_of_somewhere_else_is_refused(rig: Rig, cursor: str) -> None:
-    message_id = rig.events.notice(NAME, "short", Origin.CRON)
+    message_id = await deliver_text(rig.events, NAME, "short", Origin.CRON)
     await rig.events.settled()
     answer = await rig.client.request("message.text", message_id=message_id, cursor=cursor)
     assert answer["code"] == "invalid_message"
 
 
 async def test_a_cursor_behind_the_end_gives_nothing_more(rig: Rig) -> None:
-    message_id = rig.events.notice(NAME, "short", Origin.CRON)
+    message_id = await deliver_text(rig.events, NAME, "short", Origin.CRON)
     await rig.events.settled()
     answer = await rig.client.request("message.text", message_id=message_id, cursor="99")
     assert (answer["text"], "next" in answer) == ("", False)
@@ -345,7 +345,7 @@ async def test_rows_find_a_place_beside_messages_that_are_no_rows(rig: Rig, coun
     """Notices and failed texts stand between bound messages; no two items may get one position."""
     await rig.turn("q1", "a1")
     for number in range(count):
-        rig.events.notice(NAME, f"notice {number}", Origin.SYSTEM)
+        await deliver_text(rig.events, NAME, f"notice {number}", Origin.SYSTEM)
     await rig.turn("q2", "never stored", rows=False)
     await rig.turn("q3", "a3")
     missed = [row(f"missed {number}", f"missed {number}") for number in range(count)]
