@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import Approval, ApprovalRequested, ApprovalResolved, ApprovalUpdated
+from pheby_protocol.messages.attachment import Attachment, AttachmentCreated
 from pheby_protocol.messages.clarification import Clarification, ClarificationRequested, ClarificationResolved
 from pheby_protocol.messages.connection import Snapshot
 from pheby_protocol.messages.conversation import Conversation, ConversationUpdated
@@ -24,7 +26,7 @@ from pheby_protocol.messages.message import (
 )
 from pheby_protocol.messages.run import RunEnded, RunProgress, RunStarted
 from pheby_protocol.messages.tool import ToolCompleted, ToolStarted
-from pheby_protocol.states import MessageState, RunState, ToolCallState
+from pheby_protocol.states import AttachmentState, MessageState, RunState, ToolCallState
 
 from .client import (
     AuthenticationError,
@@ -35,6 +37,7 @@ from .client import (
     Happening,
     RequestFailedError,
 )
+from .download import DownloadError, free_name
 from .terminal import PlainTerminal, Terminal, open_terminal
 
 HELP: Final = """\
@@ -45,6 +48,7 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /steer TEXT    for what runs here, behind the tool that it is using
   /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
   /answer NUMBER ANSWER    answer a question: by choices (2, or 1,3), in your own words, or skip
+  /save NUMBER [FILE]      keep a file of the agent, e.g. /save 1
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
@@ -77,6 +81,8 @@ class Screen:
         self.prompts: dict[int, Prompt] = {}
         """What was asked, in any conversation, by number; a number means one question for ever."""
         self._last_number = 0
+        self.files: list[Attachment] = []
+        """The files that were shown, in the order of their numbers from 1."""
         self._still_asked: set[str] = set()
         """Prompts that the parts of a snapshot name."""
         self._away = False
@@ -127,6 +133,18 @@ class Screen:
         """Show a message of the history."""
         self.line(f"{_speaker(message)}: {message.text}{mark}")
         self._seen.add(message.message_id)
+        for file in message.attachments:
+            self._show_file(file)
+
+    def _show_file(self, file: Attachment) -> None:
+        known = [found.attachment_id for found in self.files]
+        if file.attachment_id not in known:
+            self.files.append(file)
+            known.append(file.attachment_id)
+        number = known.index(file.attachment_id) + 1
+        picture = f", {file.image.width} x {file.image.height}" if file.image is not None else ""
+        kept = "expired" if file.status is AttachmentState.EXPIRED else f"/save {number}"
+        self.line(f"📎 {number} {file.file_name} ({_bytes(file.size)}, {file.media_type}{picture})  {kept}")
 
     def _write_whole(self, message: Message) -> None:
         self._become(message.message_id, message.text)
@@ -181,6 +199,8 @@ class Screen:
                 self._write_whole(message)
             case RunProgress(text=text):
                 self.line(f"… {text}")
+            case AttachmentCreated(attachment=file):
+                self._show_file(file)
             case ToolStarted(tool_call=call):
                 self.line(f"⚙ {call.name}: {call.description or ''}")
             case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
@@ -378,6 +398,8 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                     screen.line(f"-- {_title(renamed)} --")
                 case "/delete":
                     await _delete(client, screen, rest.strip())
+                case "/save":
+                    await _save(client, screen, rest)
                 case "/cancel":
                     active = screen.conversation.active_run_id
                     if active is None:
@@ -434,6 +456,27 @@ async def _answer_question(client: Client, screen: Screen, typed: str) -> None:
         await client.answer(question.clarification_id, text=said)
 
 
+async def _save(client: Client, screen: Screen, typed: str) -> None:
+    number, _, where = typed.strip().partition(" ")
+    if not (number.isdecimal() and 1 <= int(number) <= len(screen.files)):
+        screen.line("! give the number of a file")
+        return
+    file = screen.files[int(number) - 1]
+    target = _target(where.strip(), file)
+    try:
+        await client.download(file, target)
+    except FileExistsError:
+        screen.line("! there is such a file already; give another name")
+    except (DownloadError, OSError) as failure:
+        screen.line(f"! not saved: {failure}")
+    else:
+        screen.line(f"… saved as {target}")
+
+
+def _target(typed: str, file: Attachment) -> Path:
+    return Path(typed).expanduser() if typed else free_name(Path(), file.file_name)
+
+
 async def _open(client: Client, screen: Screen, listed: list[ConversationId], number: str) -> None:
     page = await client.conversations()
     wanted = listed or [found.conversation_id for found in page.conversations]
@@ -479,6 +522,16 @@ def _answer(question: Clarification) -> str:
 
 def _speaker(message: Message) -> str:
     return {MessageRole.USER: "you", MessageRole.ASSISTANT: "hermes"}.get(message.role, "notice")
+
+
+def _bytes(size: int) -> str:
+    """A size for people."""
+    amount, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB"):
+        if amount < 1_000:
+            break
+        amount, unit = amount / 1_000, larger
+    return f"{amount:.1f} {unit}" if amount < 10 and unit != "B" else f"{amount:.0f} {unit}"
 
 
 def _title(conversation: Conversation) -> str:

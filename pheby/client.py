@@ -8,6 +8,7 @@ import itertools
 import random
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -35,6 +36,7 @@ from pheby_protocol.ids import (
 from pheby_protocol.limits import MAX_SERVER_FRAME_BYTES
 from pheby_protocol.messages._base import Event, LoggedEvent, Request, Result
 from pheby_protocol.messages.approval import Approval, ApprovalRespond, ApprovalRespondResult
+from pheby_protocol.messages.attachment import Attachment
 from pheby_protocol.messages.clarification import Clarification, ClarificationRespond, ClarificationRespondResult
 from pheby_protocol.messages.connection import (
     Batch,
@@ -62,6 +64,8 @@ from pheby_protocol.messages.history import ConversationHistory, ConversationHis
 from pheby_protocol.messages.message import IfBusy, MessageSend, MessageSendResult, Receipt
 from pheby_protocol.messages.run import Run, RunCancel, RunCancelResult
 from pheby_protocol.version import SUPPORTED_VERSIONS
+
+from .download import download
 
 FIRST_DELAY: Final = 0.25
 LONGEST_DELAY: Final = 30.0
@@ -279,6 +283,10 @@ class Client:
             skip=skip,
         )
         return (await self.request(asked, ClarificationRespondResult)).clarification
+
+    async def download(self, attachment: Attachment, target: Path) -> None:
+        """Fetch a file into a new one, however often the line breaks. Raises DownloadError, FileExistsError."""
+        await download(self._url, self._secret, attachment, target)
 
     async def request(self, request: Request, result: type[R]) -> R:
         """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""

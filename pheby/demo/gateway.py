@@ -132,6 +132,27 @@ class Gateway:
             await self.stop()
         self._sweep()
 
+    async def command(self, *words: str, timeout: float = 120.0) -> tuple[int, str]:
+        """Run `hermes WORDS` in another process beside the gateway; its exit code and what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            str(self._environment.python),
+            str(self._environment.hermes),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=self._home.path,
+            env=self._child_environment(),
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                printed, _ = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        return process.returncode or 0, printed.decode(errors="replace")
+
     def _sweep(self) -> None:
         # Once only: later the number may belong to somebody else.
         if not self._swept:

@@ -176,6 +176,10 @@ def _media(argument: str, turn: Turn) -> Iterator[Step]:
     yield from _chunks("Here is the file.\n", "MED", f"IA:{argument[:half]}", argument[half:], "\nThat was it.")
 
 
+def _reply(argument: str, turn: Turn) -> Iterator[Step]:
+    yield from _chunks(str(_object(argument).get("text", "")))
+
+
 def _run(argument: str, turn: Turn) -> Iterator[Step]:
     if turn.rounds == 0:
         yield from _words("Let me run that.")
@@ -319,6 +323,7 @@ SCRIPTS: dict[str, Script] = {
     "think": _think,
     "midthink": _midthink,
     "media": _media,
+    "reply": _reply,
     "run": _run,
     "tools": _tools,
     "danger": _danger,
@@ -348,6 +353,7 @@ USAGE = (
     "think: hidden reasoning first",
     "midthink: hidden reasoning in the middle of a line",
     "media PATH: sends the file at PATH",
+    'reply JSON: the text in {"text": …}, exactly',
     "run COMMAND: runs COMMAND in the terminal tool",
     "tools [PATH|PATH]: two tool calls in one message",
     "danger PATH: asks for approval of rm -rf PATH",
