@@ -451,6 +451,9 @@ async def test_a_request_that_was_cut_is_repeated_and_counts_once(house: House, 
         conversation_id = (await client.create_conversation()).conversation_id
         receipt = await client.send(conversation_id, "hello")
         await Reader(client).until(Connected)
+        async with asyncio.timeout(5):
+            while not house.hermes.handed_over:
+                await asyncio.sleep(0)
         page = await client.history(conversation_id)
         listed = await client.conversations()
     assert len(seen) == 2
