@@ -204,7 +204,7 @@ class AttachmentDesk:
         )
         if file is None:
             log.error("attachment.not_the_copy: a file is missing, or is not the one that was made")
-            raise RequestError(ErrorCode.NOT_FOUND, "There is no such attachment.")
+            raise RequestError(ErrorCode.EXPIRED, "The file has expired.")
         return OpenedFile(found, file)
 
     # Letting go
