@@ -142,6 +142,7 @@ class HttpCode(OpenEnum):
     EXPIRED = "expired"
     UNAVAILABLE = "unavailable"
     INVALID_RANGE = "invalid_range"
+    PRECONDITION_FAILED = "precondition_failed"
     UPGRADE_REQUIRED = "upgrade_required"
 
 
@@ -160,5 +161,6 @@ HTTP_ERRORS: Final[dict[HttpCode, HttpErrorInfo]] = {
     HttpCode.EXPIRED: HttpErrorInfo((410,), "The file has expired."),
     HttpCode.UNAVAILABLE: HttpErrorInfo((503,), "The server takes no connections now."),
     HttpCode.INVALID_RANGE: HttpErrorInfo((416,), "The file has no such range."),
+    HttpCode.PRECONDITION_FAILED: HttpErrorInfo((412,), "The file is another one than the request is about."),
     HttpCode.UPGRADE_REQUIRED: HttpErrorInfo((426,), "This address speaks WebSocket."),
 }

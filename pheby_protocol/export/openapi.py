@@ -29,6 +29,8 @@ _UPGRADE: Final[Json] = {
         "schema": {"type": "string", "const": "websocket"},
     }
 }
+_ETAG: Final = '"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"'
+_DATE: Final = "Mon, 30 Nov 2026 14:46:49 GMT"
 
 
 def openapi(model: Metamodel) -> Json:
@@ -138,28 +140,34 @@ def _attachment(model: Metamodel, *, with_body: bool) -> Json:
             del found["content"]
         return found
 
+    # A range is a matter of GET alone (RFC 9110, section 14.2).
+    of_ranges = ("Range", "IfRange") if with_body else ()
+    conditions = ("IfMatch", "IfNoneMatch", "IfModifiedSince", "IfUnmodifiedSince")
+    responses: Json = {
+        "200": {"description": "The whole file.", "headers": _file_headers()} | body,
+        "304": {
+            "description": "The client has the file already.",
+            "headers": _some(_file_headers(), "ETag", "Cache-Control"),
+        },
+        "401": failure("unauthorized", "The secret is missing, wrong, or in the query string.", _CHALLENGE),
+        "404": failure("not_found", "Unknown, or deleted with its conversation."),
+        "410": failure("expired", "The file has expired; its description is still to be had."),
+        "412": failure("precondition_failed", "If-Match or If-Unmodified-Since does not hold."),
+        "429": failure("locked_out", "A wrong secret from an address with too many; a right one passes.", _RETRY_AFTER),
+        "503": failure("unavailable", "The server is starting, draining or busy with downloads.", _RETRY_AFTER),
+    }
+    if with_body:
+        responses["206"] = {
+            "description": "The part that was asked for.",
+            "headers": _file_headers() | _content_range("bytes 0-1023/48213"),
+        } | body
+        responses["416"] = failure("invalid_range", "The file has no such range.", _content_range("bytes */48213"))
     return {
         "operationId": "getAttachment" if with_body else "headAttachment",
         "tags": ["attachments"],
-        "summary": "The bytes of a file." if with_body else "The headers that GET would answer with.",
-        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in ("Range", "IfRange", "IfNoneMatch")],
-        "responses": {
-            "200": {"description": "The whole file.", "headers": _file_headers()} | body,
-            "206": {
-                "description": "The part that was asked for.",
-                "headers": _file_headers() | _content_range("bytes 0-1023/48213"),
-            }
-            | body,
-            "304": {"description": "The client has the file already.", "headers": _some(_file_headers(), "ETag")},
-            "401": failure("unauthorized", "The secret is missing, wrong, or in the query string.", _CHALLENGE),
-            "404": failure("not_found", "Unknown, or deleted with its conversation."),
-            "410": failure("expired", "The file has expired; its description is still to be had."),
-            "416": failure("invalid_range", "The file has no such range.", _content_range("bytes */48213")),
-            "429": failure(
-                "locked_out", "A wrong secret from an address with too many; a right one passes.", _RETRY_AFTER
-            ),
-            "503": failure("unavailable", "The server is starting or draining.", _RETRY_AFTER),
-        },
+        "summary": "The bytes of a file." if with_body else "The headers that GET would answer with, without a range.",
+        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in of_ranges + conditions],
+        "responses": dict(sorted(responses.items())),
     }
 
 
@@ -172,14 +180,21 @@ def _file_headers() -> Json:
         }
 
     return {
-        "ETag": header("Strong; the bytes of an attachment never change.", '"9f86d081884c7d65"'),
+        "ETag": header("Strong: the attachment's sha256, in quotes.", _ETAG),
+        "Last-Modified": header("When the file was delivered.", _DATE),
         "Content-Type": header("The attachment's media_type.", "application/pdf"),
         "Content-Length": header("Bytes in this answer.", "48213", "integer"),
         "Content-Disposition": header(
-            "The file name, safe for any characters (RFC 6266).", "attachment; filename*=UTF-8''backup%20report.pdf"
+            "The file name, safe for any characters (RFC 6266); inline for pictures that can hold no script.",
+            "attachment; filename=\"backup report.pdf\"; filename*=UTF-8''backup%20report.pdf",
         ),
         "Accept-Ranges": header("Ranges are served.", "bytes"),
-        "Cache-Control": header("For this client alone, and for good.", "private, immutable"),
+        "Cache-Control": header(
+            "For this client alone, as long as the file is there; no proxy may compress it.",
+            "private, max-age=604800, immutable, no-transform",
+        ),
+        "Content-Security-Policy": header("Nothing in it may run or load.", "default-src 'none'; sandbox"),
+        "Cross-Origin-Resource-Policy": header("No other site may embed it.", "same-origin"),
         "X-Content-Type-Options": header("Nobody may guess another type.", "nosniff"),
     }
 
@@ -233,11 +248,14 @@ def _parameters(model: Metamodel) -> Json:
             "schema": {"$ref": "#/components/schemas/AttachmentId"},
             "example": example(model, "AttachmentGet")["attachment_id"],
         },
-        "Range": header("Range", "One range of bytes (RFC 9110, section 14).", "bytes=1024-"),
-        "IfRange": header(
-            "If-Range", "The ETag of the part that is there; else the whole is sent.", '"9f86d081884c7d65"'
+        "Range": header(
+            "Range", "One range of bytes; with several the whole is sent (RFC 9110, section 14).", "bytes=1024-"
         ),
-        "IfNoneMatch": header("If-None-Match", "The ETag of the file that is there.", '"9f86d081884c7d65"'),
+        "IfRange": header("If-Range", "The ETag of the part that is there; else the whole is sent.", _ETAG),
+        "IfMatch": header("If-Match", "ETags, one of which the file must have, or *.", _ETAG),
+        "IfNoneMatch": header("If-None-Match", "The ETag of the file that is there.", _ETAG),
+        "IfModifiedSince": header("If-Modified-Since", "Looked at without If-None-Match.", _DATE),
+        "IfUnmodifiedSince": header("If-Unmodified-Since", "Looked at without If-Match.", _DATE),
     }
 
 

@@ -13,6 +13,7 @@ from pheby_protocol.errors import HttpCode
 from pheby_protocol.messages.connection import AccessMode
 from pheby_server.server import Phase, Server
 
+from .attachments import Downloads
 from .responses import refusal, unavailable
 from .websocket import serve_socket
 
@@ -44,6 +45,7 @@ class Listener:
         self._port = port
         self._prefix = prefix.rstrip("/")
         self._runner: web.AppRunner | None = None
+        self._downloads = Downloads(lambda: server.attachments, server.clock.now_ms)
 
     @property
     def port(self) -> int:
@@ -57,7 +59,9 @@ class Listener:
         application = web.Application(client_max_size=1)
         application.router.add_get(f"{self._prefix}/healthz", self._health)
         application.router.add_get(f"{self._prefix}/v1/ws", self._socket)
+        application.router.add_get(f"{self._prefix}/v1/attachments/{{attachment_id}}", self._attachment)
         application.router.add_route("*", "/{path:.*}", self._nothing)
+        application.on_shutdown.append(lambda _: self._downloads.stop(_SHUTDOWN_SECONDS))
         runner = web.AppRunner(
             application,
             access_log=None,
@@ -110,6 +114,13 @@ class Listener:
         if not web.WebSocketResponse().can_prepare(request):
             return refusal(426, HttpCode.UPGRADE_REQUIRED, {"Upgrade": "websocket"})
         return await serve_socket(self._server, mode, request)
+
+    async def _attachment(self, request: web.Request) -> web.StreamResponse:
+        if self._access(request) is None:
+            return _unauthorized()
+        if self._server.phase is not Phase.SERVING:
+            return unavailable()
+        return await self._downloads.answer(request)
 
 
 def _unauthorized() -> web.Response:

@@ -73,7 +73,7 @@ def told(client: PlainClient, conversation_id: str) -> str:
 )
 async def test_a_file_reaches_the_owner_byte_for_byte(stack, client, name, file_name, content, kind, inline):
     """R-G1, R-G3: with its message, in the run, before the run's end."""
-    file = make(stack, f"{name} {file_name}", content)
+    file = make(stack, f"{name}-{file_name}", content)
     conversation_id = await client.create(name)
     run, (attachment,) = await delivered(client, conversation_id, f"media {file}", f"m-{name}")
     assert run["status"] == "completed"

@@ -123,6 +123,7 @@ public sealed interface HttpErrorCode : OpenEnum {
     public data object Expired : HttpErrorCode { override val wire: String get() = "expired" }
     public data object Unavailable : HttpErrorCode { override val wire: String get() = "unavailable" }
     public data object InvalidRange : HttpErrorCode { override val wire: String get() = "invalid_range" }
+    public data object PreconditionFailed : HttpErrorCode { override val wire: String get() = "precondition_failed" }
     public data object UpgradeRequired : HttpErrorCode { override val wire: String get() = "upgrade_required" }
 
     /** A value of a later version. */
@@ -131,7 +132,7 @@ public sealed interface HttpErrorCode : OpenEnum {
 
     public companion object {
         /** The values of this version. */
-        public val known: List<HttpErrorCode> get() = listOf(Unauthorized, LockedOut, NotFound, Expired, Unavailable, InvalidRange, UpgradeRequired)
+        public val known: List<HttpErrorCode> get() = listOf(Unauthorized, LockedOut, NotFound, Expired, Unavailable, InvalidRange, PreconditionFailed, UpgradeRequired)
 
         public fun of(wire: String): HttpErrorCode = when (wire) {
             "unauthorized" -> Unauthorized
@@ -140,6 +141,7 @@ public sealed interface HttpErrorCode : OpenEnum {
             "expired" -> Expired
             "unavailable" -> Unavailable
             "invalid_range" -> InvalidRange
+            "precondition_failed" -> PreconditionFailed
             "upgrade_required" -> UpgradeRequired
             else -> Unknown(wire)
         }
@@ -157,6 +159,7 @@ public val HttpErrorCode.info: HttpErrorInfo?
         HttpErrorCode.Expired -> HttpErrorInfo(listOf(410), "The file has expired.")
         HttpErrorCode.Unavailable -> HttpErrorInfo(listOf(503), "The server takes no connections now.")
         HttpErrorCode.InvalidRange -> HttpErrorInfo(listOf(416), "The file has no such range.")
+        HttpErrorCode.PreconditionFailed -> HttpErrorInfo(listOf(412), "The file is another one than the request is about.")
         HttpErrorCode.UpgradeRequired -> HttpErrorInfo(listOf(426), "This address speaks WebSocket.")
         is HttpErrorCode.Unknown -> null
     }
