@@ -103,7 +103,8 @@ async def test_a_jobs_result_comes_to_its_conversation(stack, client, name, how)
     file.write_bytes(b"%PDF-1.7\nfor the owner\n")
     chat_id = conversation_id.removeprefix("conv_")
     prompt = f"media {file}"
-    created = await hermes(stack, "cron", "create", "0 0 1 1 *", prompt, "--deliver", f"pheby:{chat_id}")
+    target = ("--name", f"job {name}", "--deliver", f"pheby:{chat_id}")
+    created = await hermes(stack, "cron", "create", "0 0 1 1 *", prompt, *target)
     job_id = re.search(r"\b[0-9a-f]{8,}\b", created)[0]
     await hermes(stack, "cron", "run", job_id)
     if how == "another process":
@@ -118,7 +119,8 @@ async def test_a_jobs_result_comes_to_its_conversation(stack, client, name, how)
     assert [m["origin"] for m in messages(client, conversation_id)].count("cron") == 1
     history = await client.history(conversation_id)
     (result,) = [m for m in history if m["origin"] == "cron"]
-    assert [a["file_name"] for a in result["attachments"]] == [file.name]
+    (attachment,) = result["attachments"]
+    assert (attachment["file_name"], attachment["size"]) == (file.name, 23)
     assert str(stack.home) not in json.dumps(result)
 
 
