@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node test-extra clean
+.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make soak                     long fault runs: 10,000 random schedules, 200 sends cut or killed on each line"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
+	@echo "make proxies                  files and sockets beside nginx and through Caddy"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make setup                    the development environment and both Hermes lines"
 
@@ -82,14 +83,16 @@ soak-schedules: $(VENV)/.made
 soak-0.19 soak-0.22: soak-%:
 	$(BIN)/python -m pytest tests/e2e/test_kill.py --kills $(KILLS) --line $*
 
-# The Debian package that brings each command.
+# The Debian package that brings each command. nginx and Caddy come as services, which are not wanted: the tests start
+# their own, on ports of their own.
 tools:
-	@for need in java:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm; do \
+	@PATH="$$PATH:/usr/sbin"; \
+	for need in java:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm nginx:nginx caddy:caddy; do \
 	  command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	  $$sudo apt-get update -qq && $$sudo env SYSTEMD_OFFLINE=1 apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
 
 kotlin:
@@ -98,7 +101,10 @@ kotlin:
 node:
 	cd conformance/tools && npm ci --silent --no-audit --no-fund && npm test
 
-test-extra: kotlin node
+proxies: $(VENV)/.made
+	$(BIN)/python -m pytest tests/proxies
+
+test-extra: kotlin node proxies
 
 clean:
 	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info

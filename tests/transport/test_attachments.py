@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import re
@@ -20,76 +19,20 @@ import attrs
 import pytest
 
 from pheby_protocol.errors import HTTP_ERRORS, ErrorCode, HttpCode
-from pheby_protocol.ids import AttachmentId, ConversationId, Count, MessageId, Time
-from pheby_protocol.messages.attachment import Attachment
 from pheby_protocol.messages.connection import AccessMode
-from pheby_protocol.states import AttachmentState
 from pheby_server import server as server_module
 from pheby_server.aiohttp_transport import Listener, attachments
 from pheby_server.auth import Authenticator
 from pheby_server.boundary import RequestError
 from pheby_server.config import ServerConfig
-from pheby_server.opened_file import OpenedFile
 from pheby_server.server import Server
 from pheby_server.testing import TEST_SECRET, ManualHermes
+from tests.transport.fake_files import CONTENT, NOW_MS, FakeFiles
 
 HOST = "127.0.0.1"
 RIGHT = {"Authorization": f"Bearer {TEST_SECRET}"}
-NOW_MS = 1_796_050_009_123
 DELIVERED = "Mon, 30 Nov 2026 14:46:49 GMT"
-LIFE_MS = 7 * 24 * 3_600_000
 GIB = 1 << 30
-CONTENT = bytes(index * 7 % 251 for index in range(1_000))
-
-
-class FakeFiles:
-    """Files of a test's own folder, by their ids; what was opened is known."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._attachments: dict[str, Attachment] = {}
-        self.asked: list[str] = []
-        self.opened: list[io.FileIO] = []
-        self.failure: Exception | None = None
-        self.expired: set[str] = set()
-
-    def add(self, content: bytes = CONTENT, **fields: Any) -> str:
-        attachment_id = f"att_{len(self._attachments):024d}"
-        self.place(attachment_id).write_bytes(content)
-        described = Attachment(
-            attachment_id=AttachmentId(attachment_id),
-            conversation_id=ConversationId("conv_1"),
-            message_id=MessageId("msg_1"),
-            file_name="report.bin",
-            media_type="application/octet-stream",
-            size=Count(len(content)),
-            sha256=hashlib.sha256(content).hexdigest(),
-            inline_image=False,
-            status=AttachmentState.AVAILABLE,
-            created_at=Time(NOW_MS),
-            expires_at=Time(NOW_MS + LIFE_MS),
-            path=f"v1/attachments/{attachment_id}",
-        )
-        self._attachments[attachment_id] = attrs.evolve(described, **fields)
-        return attachment_id
-
-    def place(self, attachment_id: str) -> Path:
-        return self._folder / attachment_id
-
-    async def stop(self) -> None:
-        """Nothing goes on here."""
-
-    async def open(self, attachment_id: str) -> OpenedFile:
-        self.asked.append(attachment_id)
-        if self.failure is not None:
-            raise self.failure
-        if attachment_id in self.expired:
-            raise RequestError(ErrorCode.EXPIRED)
-        if attachment_id not in self._attachments:
-            raise RequestError(ErrorCode.NOT_FOUND)
-        file = io.FileIO(self.place(attachment_id))
-        self.opened.append(file)
-        return OpenedFile(self._attachments[attachment_id], file)
 
 
 @attrs.frozen
