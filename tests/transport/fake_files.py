@@ -56,6 +56,9 @@ class FakeFiles:
     def place(self, attachment_id: str) -> Path:
         return self._folder / attachment_id
 
+    async def stop(self) -> None:
+        """Nothing goes on here."""
+
     async def open(self, attachment_id: str) -> OpenedFile:
         self.asked.append(attachment_id)
         if self.failure is not None:

@@ -680,7 +680,7 @@ async def test_the_stop_does_not_wait_for_a_slow_client(rig: Rig, caplog: pytest
 
 async def test_the_stop_lets_a_quick_client_end(rig: Rig) -> None:
     """R-G3."""
-    attachment_id = rig.files.add(bytes(32 << 20))
+    attachment_id = rig.files.add(bytes(8 << 20))
     client = await rig.stalled(attachment_id)
     stop = asyncio.create_task(rig.listener.stop())
     received = 0
@@ -690,4 +690,4 @@ async def test_the_stop_lets_a_quick_client_end(rig: Rig) -> None:
             received += len(part)
     await stop
     client.close()
-    assert received > (32 << 20) - 1_024
+    assert received > (8 << 20) - 1_024
