@@ -176,6 +176,19 @@ def _media(argument: str, turn: Turn) -> Iterator[Step]:
     yield from _chunks("Here is the file.\n", "MED", f"IA:{argument[:half]}", argument[half:], "\nThat was it.")
 
 
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAGElEQVR4nGNgqDgBQhoVJ4CIIaDiBBABAFCNCHHcwdc+AAAAAElFTkSuQmCC"
+"""A small picture, two pixels wide and three high, in base64."""
+
+
+def _produce(argument: str, turn: Turn) -> Iterator[Step]:
+    if turn.rounds == 0:
+        yield from _words("I will make it.")
+        content = f"echo {PICTURE} | base64 -d" if argument.endswith(".png") else "echo made by a tool"
+        yield Call("terminal", {"command": f"{content} > '{argument}'"})
+    else:
+        yield from _chunks("Here it is.\n", f"MEDIA:{argument}")
+
+
 def _reply(argument: str, turn: Turn) -> Iterator[Step]:
     yield from _chunks(str(_object(argument).get("text", "")))
 
@@ -323,6 +336,7 @@ SCRIPTS: dict[str, Script] = {
     "think": _think,
     "midthink": _midthink,
     "media": _media,
+    "produce": _produce,
     "reply": _reply,
     "run": _run,
     "tools": _tools,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from plain_client import Frame, PlainClient, fold, settle
+
+from pheby.demo.scripts import PICTURE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -100,6 +103,24 @@ async def test_a_file_reaches_the_owner_byte_for_byte(stack, client, name, file_
     assert str(stack.home) not in told(client, conversation_id)
     history = await client.history(conversation_id)
     assert next(found for found in history if found["message_id"] == message["message_id"]) == message
+
+
+@pytest.mark.parametrize("ending", ["png", "txt"])
+async def test_what_a_tool_has_made_reaches_the_owner(stack, client, name, ending):
+    """R-G1, R-G2: made by a tool of the agent, deleted by it a moment later."""
+    if stack.hermes_version == "simulated":
+        return  # its tools make nothing
+    file = stack.home / "work" / f"{name}.{ending}"
+    file.parent.mkdir(exist_ok=True)
+    conversation_id = await client.create(name)
+    run, (attachment,) = await delivered(client, conversation_id, f"produce {file}", f"m-{name}")
+    assert run["status"] == "completed"
+    content = base64.b64decode(PICTURE) if ending == "png" else b"made by a tool\n"
+    assert file.read_bytes() == content
+    file.write_bytes(b"something else")
+    status, body, _ = await fetch(stack, attachment)
+    assert (status, body) == (200, content)
+    assert attachment.get("image") == ({"width": 2, "height": 3} if ending == "png" else None)
 
 
 async def test_files_are_the_same_after_a_restart(stack, name):
