@@ -367,7 +367,6 @@ USAGE = (
     "think: hidden reasoning first",
     "midthink: hidden reasoning in the middle of a line",
     "media PATH: sends the file at PATH",
-    'reply JSON: the text in {"text": …}, exactly',
     'reply JSON: exactly the text in {"text": "…"}',
     "produce PATH: makes a file at PATH by a tool (a picture where it ends in .png) and sends it",
     "run COMMAND: runs COMMAND in the terminal tool",
