@@ -85,8 +85,6 @@ class Sequencer:
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
         self._last_seq = event_log.head
-        self.on_damaged: Callable[[], None] = lambda: None
-        """Called when the store is found damaged: only a new start can put it aside."""
 
     @property
     def published_seq(self) -> Seq:
@@ -183,7 +181,6 @@ class Sequencer:
                 log.error("store.damaged", exc_info=failure)
                 for item in items:
                     item.failure = failure
-                self.on_damaged()
                 return
             except Exception as failure:
                 log.error("store.commit_failed", exc_info=failure)

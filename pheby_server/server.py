@@ -100,10 +100,11 @@ class Server:
         self._port = port
         self._ids: IdSource = ids or RandomIds()
         self._store = Store(config.storage, self.clock.now_ms)
+        self._store.on_damaged = self._damaged
         self._sessions: set[Session] = set()
         self._live: dict[Session, None] = {}
         self.on_damaged: Callable[[], None] = lambda: None
-        """Called once when the store is found damaged: stop this server and start another, which puts it aside."""
+        """Called once when the store is found damaged: stop this server, which puts it aside, and start another."""
         self._is_damaged = False
         self._replays: set[asyncio.Task[None]] = set()
         self._replay_turns = asyncio.Semaphore(MAX_REPLAYS)
@@ -141,7 +142,6 @@ class Server:
         config = self.config
         self._log = await EventLog.load(self._store, self._ids, self.clock.now_ms(), config.log_events, config.log_ms)
         self._sequencer = Sequencer(self._store, self._log, self.clock, self._publish)
-        self._sequencer.on_damaged = self._damaged
         self._sequencer.start()
         undo.push_async_callback(self._sequencer.stop)
         self.conversations = ConversationDesk(
@@ -239,7 +239,8 @@ class Server:
         log.info("server.stopped")
 
     def _damaged(self) -> None:
-        if not self._is_damaged:
+        # One that does not start, or stops already, puts it aside without being asked.
+        if self.phase is Phase.SERVING and not self._is_damaged:
             self._is_damaged = True
             self.on_damaged()
 

@@ -150,7 +150,7 @@ class StoreUnavailableError(StoreError, Unavailable):
 
 
 class StoreDamagedError(StoreError):
-    """The database is damaged. The next start puts it aside."""
+    """The database is damaged. Closing the store puts it aside."""
 
 
 class Store:
@@ -158,17 +158,21 @@ class Store:
 
     def __init__(self, folder: str, now_ms: Callable[[], int]) -> None:
         self._folder = Path(folder)
+        self._path = self._folder / "pheby.db"
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pheby-store")
         self._database: sqlite3.Connection | None = None
         self._lock_file: int | None = None
+        self._is_damaged = False
+        self.on_damaged: Callable[[], None] = lambda: None
+        """Called whenever the database is found damaged."""
 
     async def open(self) -> None:
         """Open the database, making it if absent. A damaged file is put aside, never deleted. Raises StoreError."""
         await self._in_thread(self._open)
 
     async def close(self) -> None:
-        """Close the database after everything asked for before."""
+        """Close the database after everything asked for before; one that was found damaged is put aside."""
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
@@ -189,20 +193,24 @@ class Store:
                 raise
             return result
 
-        try:
-            return await self._in_thread(run)
-        except sqlite3.OperationalError as failure:
-            if getattr(failure, "sqlite_errorcode", 0) & 0xFF in _PASSING:
-                raise StoreUnavailableError("the database cannot be written now") from failure
-            raise
-        except sqlite3.DatabaseError as failure:
-            if getattr(failure, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise StoreDamagedError("the database is damaged") from failure
-            raise
+        return await self._use(run)
 
     async def read(self, work: Statement[T]) -> T:
         """Run work that only reads."""
-        return await self._in_thread(lambda: work(self._opened()))
+        return await self._use(lambda: work(self._opened()))
+
+    async def _use(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._in_thread(work)
+        except sqlite3.DatabaseError as failure:
+            kind = getattr(failure, "sqlite_errorcode", 0) & 0xFF
+            if kind in _PASSING:
+                raise StoreUnavailableError("the database cannot be used now") from failure
+            if kind in _DAMAGED:
+                self._is_damaged = True
+                self.on_damaged()
+                raise StoreDamagedError("the database is damaged") from failure
+            raise
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -217,23 +225,22 @@ class Store:
         self._folder.chmod(0o700)
         self._lock()
         try:
-            path = self._folder / "pheby.db"
             try:
-                self._database = _connect(path)
+                self._database = _connect(self._path)
             except sqlite3.DatabaseError as failure:
                 if isinstance(failure, sqlite3.OperationalError):
                     raise
-                self._put_aside(path)
-                self._database = _connect(path)
+                self._put_aside()
+                self._database = _connect(self._path)
         except BaseException as failure:
             self._unlock()
             if isinstance(failure, sqlite3.Error):
                 raise StoreError("the database cannot be opened") from failure
             raise
 
-    def _put_aside(self, path: Path) -> None:
-        log.error("store.damaged: the database was put aside and a new one is started")
-        mark = self._now_ms()
+    def _put_aside(self) -> None:
+        log.error("store.damaged: the database was put aside, the next one is new")
+        path, mark = self._path, self._now_ms()
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).rename(path.with_name(f"{path.name}.damaged-{mark}{suffix}"))
@@ -256,6 +263,9 @@ class Store:
         if self._database is not None:
             self._database.close()
             self._database = None
+        if self._is_damaged:
+            # Here, since the next start may not notice: what it reads first may be whole.
+            self._put_aside()
         self._unlock()
 
 

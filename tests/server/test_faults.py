@@ -133,6 +133,49 @@ async def test_damage_that_shows_while_it_runs_is_told_once(tmp_path: Path, monk
         assert said(client) == []
 
 
+@pytest.mark.parametrize("found_by", ["writing", "reading"])
+async def test_what_was_found_damaged_is_never_opened_again(tmp_path: Path, found_by: str) -> None:
+    """G6: also when the pages that a start reads are whole."""
+    hermes, told = ManualHermes(), asyncio.Event()
+    async with running_server(str(tmp_path), hermes) as server:
+        server.on_damaged = told.set
+        client, welcome = await connected(server)
+        where = await created(client)
+        for number in range(60):
+            say(server, where, f"text {number} " + "x" * 2_000)
+        await client.request("ping")
+        # What goes on behind a run's end would read the pages again before they are overwritten.
+        await asyncio.gather(*server.runs._tasks)
+        overwrite_data(tmp_path / "pheby.db")
+        if found_by == "reading":
+            answer = await client.request("conversation.history", conversation_id=where)
+            assert answer["type"] == "error"
+        else:
+            say(server, where, "lost")
+        await asyncio.wait_for(told.wait(), 5)
+    assert list(tmp_path.glob("pheby.db.damaged-*"))
+    async with running_server(str(tmp_path), hermes) as server:
+        client, again = await connected(server, resume={"epoch": welcome["epoch"], "seq": welcome["seq"]})
+        assert (again["resumed"], again["epoch"] != welcome["epoch"]) == (False, True)
+        say(server, where, "it lives")
+        await client.until("run.ended")
+        assert said(client) == ["it lives"]
+
+
+def overwrite_data(file: Path) -> None:
+    """Overwrite every page of a database that is in use, except for the tables' first ones."""
+    other = sqlite3.connect(file, isolation_level=None)
+    # A change of somebody else: what the server keeps in memory counts no more.
+    other.execute("INSERT INTO meta VALUES ('other', '')")
+    other.execute("DELETE FROM meta WHERE key = 'other'")
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    first = other.execute("SELECT max(rootpage) FROM sqlite_master").fetchone()[0] * 4_096
+    other.close()
+    with file.open("r+b") as content:
+        content.seek(first)
+        content.write(b"z" * (file.stat().st_size - first))
+
+
 async def test_while_nothing_can_be_stored_newcomers_are_welcomed_and_answers_come(tmp_path: Path) -> None:
     async with running_server(str(tmp_path), ManualHermes()) as server:
         client, _ = await connected(server)
