@@ -15,7 +15,7 @@ help:
 	@echo "make test-unit                what needs no Hermes"
 	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
 	@echo "make bench [QUICK=1]          measurements, as ratios to a peer in the same run"
-	@echo "make soak                     long fault runs: 10,000 random schedules, 200 sends cut or killed on each line"
+	@echo "make soak                     long fault runs: 10,000 schedules; on each line 200 cuts or kills, 1,000 operations"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
 	@echo "make proxies                  files and sockets beside nginx and through Caddy"
@@ -71,6 +71,7 @@ bench: $(VENV)/.made
 # What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
 SCHEDULES ?= 10000
 KILLS ?= 200
+OPERATIONS ?= 1000
 SOAKS := soak-schedules soak-0.19 soak-0.22
 .PHONY: $(SOAKS)
 
@@ -81,7 +82,7 @@ soak-schedules: $(VENV)/.made
 	$(BIN)/python -m pytest tests/properties/test_schedules.py --schedules $(SCHEDULES)
 
 soak-0.19 soak-0.22: soak-%:
-	$(BIN)/python -m pytest tests/e2e/test_kill.py --kills $(KILLS) --line $*
+	$(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/test_two_clients.py --kills $(KILLS) --operations $(OPERATIONS) --line $*
 
 # The Debian package that brings each command. nginx and Caddy come as services, which are not wanted: the tests start
 # their own, on ports of their own.
