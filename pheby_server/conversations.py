@@ -298,11 +298,11 @@ class ConversationDesk:
             await self._sequencer.log(self.update(renamed), durable=True)
         except Exception:
             was = {"title": known.title, "title_source": known.title_source, "updated_at": known.updated_at}
-            self._take_back(conversation_id, **was)
+            self.take_back(conversation_id, **was)
             raise
         return self.get(conversation_id)
 
-    def _take_back(self, conversation_id: ConversationId, **fields: Any) -> None:
+    def take_back(self, conversation_id: ConversationId, **fields: Any) -> None:
         """What could not be stored is as it was, also for those who were told of it with something else."""
         conversation = self._all.get(conversation_id)
         if conversation is not None:
@@ -324,7 +324,7 @@ class ConversationDesk:
         fields = {
             name: getattr(before, name) for name, value in brought.items() if getattr(conversation, name) == value
         }
-        self._take_back(message.conversation_id, **fields, updated_at=before.updated_at)
+        self.take_back(message.conversation_id, **fields, updated_at=before.updated_at)
 
     # Deletion
 

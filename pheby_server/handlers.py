@@ -26,7 +26,8 @@ from .boundary import RequestError
 from .clarifications import ClarificationDesk
 from .conversations import ConversationDesk
 from .deletion import DeletionDesk
-from .ports import Clock
+from .models import ModelDesk
+from .ports import Clock, HermesFeatures
 from .runs import RunDesk
 from .transcript import Transcript
 
@@ -43,7 +44,11 @@ class Desks(Protocol):
     clarifications: ClarificationDesk
     deletions: DeletionDesk
     attachments: AttachmentDesk
+    models: ModelDesk
     clock: Clock
+
+    @property
+    def features(self) -> HermesFeatures: ...
 
     @property
     def published_seq(self) -> Seq: ...
@@ -203,15 +208,36 @@ async def _attachment(desks: Desks, request: attachment.AttachmentGet, _: Caller
     return attachment.AttachmentGetResult(id=request.id, attachment=found, as_of_seq=desks.published_seq)
 
 
-async def _not_offered(_: Desks, __: Request, ___: Caller) -> Result:
-    text = "This server does not offer that; see capabilities in welcome."
-    raise RequestError(ErrorCode.UNAVAILABLE, text, retryable=False)
+@_handles(model.ModelList, AccessMode.READ_ONLY)
+async def _list_models(desks: Desks, request: model.ModelList, _: Caller) -> Result:
+    _must_offer(desks.features.models)
+    offer = await desks.models.models(request.conversation_id)
+    return model.ModelListResult(id=request.id, providers=offer.providers, current=offer.current)
 
 
-for _cls, _access in (
-    (model.ModelList, AccessMode.READ_ONLY),
-    (model.ModelSelect, AccessMode.FULL),
-    (model.ReasoningList, AccessMode.READ_ONLY),
-    (model.ReasoningSelect, AccessMode.FULL),
-):
-    HANDLERS[_cls] = Handler(_access, _not_offered)
+@_handles(model.ModelSelect, AccessMode.FULL)
+async def _select_model(desks: Desks, request: model.ModelSelect, _: Caller) -> Result:
+    _must_offer(desks.features.models)
+    choice = model.ModelChoice(provider=request.provider, model=request.model)
+    current = await desks.models.select_model(request.conversation_id, choice)
+    return model.ModelSelectResult(id=request.id, current=current)
+
+
+@_handles(model.ReasoningList, AccessMode.READ_ONLY)
+async def _list_efforts(desks: Desks, request: model.ReasoningList, _: Caller) -> Result:
+    _must_offer(desks.features.reasoning)
+    offer = await desks.models.efforts(request.conversation_id)
+    return model.ReasoningListResult(id=request.id, efforts=offer.efforts, current=offer.current, known=offer.known)
+
+
+@_handles(model.ReasoningSelect, AccessMode.FULL)
+async def _select_effort(desks: Desks, request: model.ReasoningSelect, _: Caller) -> Result:
+    _must_offer(desks.features.reasoning)
+    current = await desks.models.select_effort(request.conversation_id, request.effort)
+    return model.ReasoningSelectResult(id=request.id, current=current)
+
+
+def _must_offer(offered: bool) -> None:
+    if not offered:
+        text = "This server does not offer that; see capabilities in welcome."
+        raise RequestError(ErrorCode.UNAVAILABLE, text, retryable=False)

@@ -12,6 +12,7 @@ from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
+from pheby_protocol.messages.model import ModelChoice, Provider
 from pheby_protocol.messages.run import RunErrorCode, RunReason, Usage
 from pheby_protocol.messages.tool import ToolErrorCode
 
@@ -39,6 +40,8 @@ class HermesFeatures:
     rename: bool = False
     delete: bool = False
     attachments: bool = False
+    models: bool = False
+    reasoning: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +81,23 @@ class HermesMessage:
     role: MessageRole
     text: str
     created_at: int
+
+
+@attrs.frozen(kw_only=True)
+class ModelOffer:
+    """The models that a conversation may use, and the one that it uses: names and prices, no address and no key."""
+
+    providers: tuple[Provider, ...]
+    current: ModelChoice
+
+
+@attrs.frozen(kw_only=True)
+class EffortOffer:
+    """The reasoning efforts that a conversation may use. `known` is false where Hermes does not say it per model."""
+
+    efforts: tuple[str, ...]
+    current: str | None
+    known: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -260,6 +280,21 @@ class HermesPort(Protocol):
     async def delete(self, conversation_id: ConversationId) -> None:
         """Stop what goes on in a conversation and forget all of it; again is harmless. Raises Unavailable: not yet."""
 
+    async def models(self, conversation_id: ConversationId) -> ModelOffer:
+        """What may be chosen in a conversation that is free. Raises Unavailable."""
+
+    async def select_model(self, conversation_id: ConversationId, provider: str, model: str) -> None:
+        """Choose one that is on offer, for this conversation alone; whether it holds is asked behind it.
+
+        Raises Unavailable.
+        """
+
+    async def efforts(self, conversation_id: ConversationId) -> EffortOffer:
+        """What may be chosen in a conversation that is free. Raises Unavailable."""
+
+    async def select_effort(self, conversation_id: ConversationId, effort: str) -> None:
+        """Choose one that is on offer, for this conversation alone; as `select_model`."""
+
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         """The messages that exist for the owner, oldest first, over all of Hermes's sessions of the conversation."""
 
@@ -341,6 +376,9 @@ class GatewayEvents(Protocol):
 
     def not_attached(self, conversation_id: ConversationId, name: str) -> None:
         """Hermes itself has not delivered a file of the active run."""
+
+    def began_anew(self, conversation_id: ConversationId) -> None:
+        """Hermes goes on in another session of its own: what was chosen for the conversation may be forgotten there."""
 
     async def settled(self) -> None:
         """Returns when everything told so far is stored."""

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -249,6 +249,8 @@ class _Lane:
     steering: _Send | None = None
     """The send that is on its way into the active run."""
     steering_cancelled: bool = False
+    reserved: int = 0
+    """So much is being settled with Hermes; what comes meanwhile waits."""
     streaming: MessageId | None = None
     spoke: Message | None = None
     """The last text of the active run."""
@@ -306,6 +308,9 @@ class RunDesk:
         self._dirty: set[MessageId] = set()
         self._checkpoint_timer: Timer | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.prepare: Callable[[ConversationId], Awaitable[None]] = _nothing
+        """Settles with Hermes what must hold before a message is handed over; never raises."""
+        self.on_began_anew: Callable[[ConversationId], None] = lambda _: None
 
     # Start and stop
 
@@ -638,7 +643,7 @@ class RunDesk:
 
     async def end_all(self, conversation_id: ConversationId) -> None:
         """End everything of a conversation, because it is deleted; returns when nothing is open there."""
-        while (lane := self._lanes.get(conversation_id)) is not None and lane.busy:
+        while (lane := self._lanes.get(conversation_id)) is not None and (lane.busy or lane.reserved):
             idle = self._idle.setdefault(conversation_id, asyncio.Event())
             for run_id in list(self._runs_of(lane)):
                 if run_id in self._runs_of(lane):
@@ -676,6 +681,19 @@ class RunDesk:
         """Whether a run is active or about to be."""
         lane = self._lanes.get(conversation_id)
         return lane is not None and lane.busy
+
+    @contextlib.contextmanager
+    def reserved(self, conversation_id: ConversationId) -> Iterator[None]:
+        """Nothing is handed to Hermes in this conversation meanwhile. Raises RequestError busy."""
+        lane = self._lane(conversation_id)
+        if lane.busy:
+            raise RequestError(ErrorCode.BUSY, details=ErrorDetails(conversation_id=conversation_id))
+        lane.reserved += 1
+        try:
+            yield
+        finally:
+            lane.reserved -= 1
+            self._next(lane)
 
     def open_runs(self) -> tuple[Run, ...]:
         """All runs that have not ended."""
@@ -839,7 +857,7 @@ class RunDesk:
             for send in list(lane.waiting):
                 lane.waiting.remove(send)
                 self._sequencer.log(self._drop(send, ReceiptEvent.FINISH, RunReason.DELETED))
-        if lane.steering is not None:
+        if lane.steering is not None or lane.reserved:
             return
         if lane.run is None and lane.handed is None and lane.waiting:
             send = lane.handed = lane.waiting.popleft()
@@ -861,6 +879,8 @@ class RunDesk:
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 await self._port.ready(lane.conversation_id)
+                if lane.handed is send and lane.run is None:
+                    await self.prepare(lane.conversation_id)
                 if lane.handed is not send:
                     return
                 if lane.run is not None:
@@ -1357,6 +1377,9 @@ class RunDesk:
             completed_at=now,
         )
 
+    def began_anew(self, conversation_id: ConversationId) -> None:
+        self.on_began_anew(conversation_id)
+
     async def settled(self) -> None:
         await self._sequencer.settled()
 
@@ -1388,6 +1411,10 @@ class RunDesk:
 
 
 _INTERNAL: Final = RunErrorCode.INTERNAL
+
+
+async def _nothing(_: ConversationId) -> None:
+    """What there is to prepare by default."""
 
 
 def _declared(shown: str, answer: str) -> str:

@@ -40,7 +40,8 @@ from .conversations import ConversationDesk
 from .deletion import DeletionDesk
 from .event_log import EventLog
 from .file_store import FileStore
-from .ports import Clock, GatewayEvents, HermesPort, IdSource
+from .models import ModelDesk
+from .ports import Clock, GatewayEvents, HermesFeatures, HermesPort, IdSource
 from .runs import RunDesk
 from .sequencer import Published, Sequencer
 from .session import Session
@@ -83,6 +84,7 @@ class Server:
     runs: RunDesk
     deletions: DeletionDesk
     attachments: AttachmentDesk
+    models: ModelDesk
 
     def __init__(
         self,
@@ -115,6 +117,10 @@ class Server:
     def events(self) -> GatewayEvents:
         """What Hermes's side calls."""
         return self.runs
+
+    @property
+    def features(self) -> HermesFeatures:
+        return self._port.features
 
     @property
     def published_seq(self) -> Seq:
@@ -198,6 +204,8 @@ class Server:
         self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript, self.attachments)
         self.spool = SpoolDesk(config.storage, self.runs.deliver, self.clock)
         self.transcript.take_in = self.spool.take_in
+        self.models = ModelDesk(self._sequencer, self._port, self.conversations, self.runs, self.clock)
+        self.runs.prepare, self.runs.on_began_anew = self.models.prepare, self.models.began_anew
         self.transcript.is_busy = self.runs.is_busy
         self.approvals.go_on = self.clarifications.go_on = self.runs.go_on
         await self.conversations.load(new_log=self._log.is_new)
@@ -227,6 +235,7 @@ class Server:
         for task in self._replays:
             task.cancel()
         await self.conversations.stop()
+        await self.models.stop()
         await self.deletions.stop()
         await self.spool.stop()
         await self.runs.stop()
@@ -326,6 +335,8 @@ class Server:
                     "attachments": features.attachments,
                     "cancel": features.cancel,
                     "interrupt": features.cancel,
+                    "models": features.models,
+                    "reasoning": features.reasoning,
                 },
                 access_mode=session.access_mode,
                 limits=self.config.wire_limits(),

@@ -17,6 +17,7 @@ from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.approval import ApprovalKind, DecisionSource
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole, Origin
+from pheby_protocol.messages.model import Model, ModelChoice, Provider
 from pheby_protocol.messages.run import RunErrorCode, RunReason
 
 from .boundary import sendable
@@ -26,12 +27,14 @@ from .ports import (
     Bound,
     ClarificationPrompt,
     Clock,
+    EffortOffer,
     GatewayEvents,
     HandOver,
     HermesConversation,
     HermesFeatures,
     HermesMessage,
     LiveMessage,
+    ModelOffer,
     Outcome,
     RunResult,
     SubagentStart,
@@ -131,6 +134,21 @@ Step: TypeAlias = "Say | Pause | Segment | Begin | End | Approve | Ask | Delegat
 Respond = Callable[[str], Iterable[Step]]
 
 
+SIMULATED_MODELS = ("scripted-1", "scripted-2")
+SIMULATED_PROVIDER = "scripted"
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
+DEFAULT_EFFORT = "medium"
+
+
+@attrs.frozen
+class Asked:
+    """What a message that was handed over asked of the provider."""
+
+    message_id: MessageId
+    model: str
+    effort: str
+
+
 def echo(text: str) -> Iterable[Step]:
     """The answer where no other script is given."""
     for word in f"You said: {text}".split(" "):
@@ -172,6 +190,8 @@ class SimulatedHermes:
             rename=True,
             delete=True,
             attachments=True,
+            models=True,
+            reasoning=True,
         )
         self._rows: dict[ConversationId, _Rows] = {}
         self._running: dict[ConversationId, asyncio.Task[None]] = {}
@@ -187,6 +207,11 @@ class SimulatedHermes:
         """Every message that was given to a run on its way, in order."""
         self.handed_over: list[HandOver] = []
         """Every message that was handed over, in order."""
+        self._models: dict[ConversationId, str] = {}
+        self._efforts: dict[ConversationId, str] = {}
+        """What was chosen; forgotten when the gateway goes down, as real ones do."""
+        self.asked: list[Asked] = []
+        """The model and the effort of every message that was handed over, in order."""
 
     @property
     def features(self) -> HermesFeatures:
@@ -207,6 +232,7 @@ class SimulatedHermes:
         await asyncio.gather(*running, return_exceptions=True)
         self._running.clear()
         self._subagents.clear()
+        self._efforts.clear()
 
     async def ready(self, conversation_id: ConversationId) -> None:
         await self._open.wait()
@@ -218,6 +244,8 @@ class SimulatedHermes:
         if not self._open.is_set() or message.conversation_id in self._running:
             raise Unavailable
         self.handed_over.append(message)
+        effort = self._efforts.get(message.conversation_id, DEFAULT_EFFORT)
+        self.asked.append(Asked(message.message_id, self._model(message.conversation_id), effort))
         self._begin(message.conversation_id, message)
 
     def _begin(self, conversation_id: ConversationId, message: HandOver | None, steps: Iterable[Step] = ()) -> None:
@@ -278,6 +306,44 @@ class SimulatedHermes:
         await self.interrupt(conversation_id)
         await self.ready(conversation_id)
         self._rows.pop(conversation_id, None)
+        self._models.pop(conversation_id, None)
+        self._efforts.pop(conversation_id, None)
+
+    async def models(self, conversation_id: ConversationId) -> ModelOffer:
+        self._must_be_free(conversation_id)
+        models = tuple(Model(model=name, name=name) for name in SIMULATED_MODELS)
+        provider = Provider(provider=SIMULATED_PROVIDER, name="Scripted", models=models)
+        current = ModelChoice(provider=SIMULATED_PROVIDER, model=self._model(conversation_id))
+        return ModelOffer(providers=(provider,), current=current)
+
+    async def select_model(self, conversation_id: ConversationId, provider: str, model: str) -> None:
+        self._must_be_free(conversation_id)
+        # As real ones: any model is taken, and no unknown provider.
+        if provider == SIMULATED_PROVIDER:
+            self._models[conversation_id] = model
+
+    async def efforts(self, conversation_id: ConversationId) -> EffortOffer:
+        self._must_be_free(conversation_id)
+        return EffortOffer(efforts=EFFORTS, current=self._efforts.get(conversation_id, DEFAULT_EFFORT), known=False)
+
+    async def select_effort(self, conversation_id: ConversationId, effort: str) -> None:
+        self._must_be_free(conversation_id)
+        if effort in EFFORTS:
+            self._efforts[conversation_id] = effort
+
+    def begin_anew(self, conversation_id: ConversationId) -> None:
+        """The next run is in another session, in which nothing is chosen."""
+        self._models.pop(conversation_id, None)
+        self._efforts.pop(conversation_id, None)
+        if self._events is not None:
+            self._events.began_anew(conversation_id)
+
+    def _must_be_free(self, conversation_id: ConversationId) -> None:
+        if not self._open.is_set() or conversation_id in self._running:
+            raise Unavailable
+
+    def _model(self, conversation_id: ConversationId) -> str:
+        return self._models.get(conversation_id, SIMULATED_MODELS[0])
 
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         rows = self._rows.get(conversation_id)

@@ -15,6 +15,7 @@ from pheby_protocol.errors import CloseCode
 from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.connection import AccessMode
 from pheby_protocol.messages.message import MessageRole, Origin
+from pheby_protocol.messages.model import Model, ModelChoice, Provider
 
 from .auth import Authenticator
 from .config import ServerConfig
@@ -22,6 +23,7 @@ from .outbox import Close
 from .ports import (
     Bound,
     Delivery,
+    EffortOffer,
     GatewayEvents,
     HandOver,
     HermesConversation,
@@ -29,6 +31,7 @@ from .ports import (
     HermesMessage,
     HermesPort,
     LiveMessage,
+    ModelOffer,
     Timer,
     TitleTaken,
     Unavailable,
@@ -117,6 +120,8 @@ class ManualHermes:
             rename=True,
             delete=True,
             attachments=True,
+            models=True,
+            reasoning=True,
         )
         self.handed_over: asyncio.Queue[HandOver] = asyncio.Queue()
         self.is_ready = asyncio.Event()
@@ -138,6 +143,22 @@ class ManualHermes:
         self.resolves = True
         """False: Hermes does not take the answer."""
         self.interrupted: asyncio.Queue[ConversationId] = asyncio.Queue()
+        self.offered = ("m1", "m2")
+        """The models of the provider `p`; the first is the default."""
+        self.models_in_use: dict[ConversationId, str] = {}
+        self.efforts_in_use: dict[ConversationId, str] = {}
+        self.takes_choices = True
+        """False: Hermes says nothing and does nothing."""
+        self.refuses_pickers = False
+        self.effort_of_model: dict[str, str] = {}
+        """The effort that comes with a model, as the owner's settings of Hermes may say."""
+        self.chosen: list[str] = []
+        """Every choice that Hermes was asked for, in order."""
+        self.asked_for = 0
+        """So often an offer was asked for."""
+        self.answers_pickers = asyncio.Event()
+        """Cleared: pickers do not open."""
+        self.answers_pickers.set()
 
     async def ready(self, conversation_id: ConversationId) -> None:
         await self.is_ready.wait()
@@ -184,6 +205,38 @@ class ManualHermes:
             raise Unavailable
         self.deleted.append(conversation_id)
         self.rows.pop(conversation_id, None)
+
+    async def models(self, conversation_id: ConversationId) -> ModelOffer:
+        await self._picker()
+        models = tuple(Model(model=name, name=name.upper()) for name in self.offered)
+        current = self.models_in_use.get(conversation_id, "m1")
+        provider = Provider(provider="p", name="P", models=models)
+        return ModelOffer(providers=(provider,), current=ModelChoice(provider="p", model=current))
+
+    async def select_model(self, conversation_id: ConversationId, provider: str, model: str) -> None:
+        await self._picker()
+        self.chosen.append(model)
+        if self.takes_choices:
+            self.models_in_use[conversation_id] = model
+            if model in self.effort_of_model:
+                self.efforts_in_use[conversation_id] = self.effort_of_model[model]
+
+    async def efforts(self, conversation_id: ConversationId) -> EffortOffer:
+        await self._picker()
+        current = self.efforts_in_use.get(conversation_id, "medium")
+        return EffortOffer(efforts=("low", "medium", "high"), current=current, known=False)
+
+    async def select_effort(self, conversation_id: ConversationId, effort: str) -> None:
+        await self._picker()
+        self.chosen.append(effort)
+        if self.takes_choices:
+            self.efforts_in_use[conversation_id] = effort
+
+    async def _picker(self) -> None:
+        self.asked_for += 1
+        await self.answers_pickers.wait()
+        if self.refuses_pickers:
+            raise Unavailable
 
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         return list(self.rows[conversation_id])

@@ -77,6 +77,7 @@ async def test_two_clients_agree_after_a_thousand_operations(tmp_path: Path) -> 
     assert digest(phones[0].state) == digest(phones[1].state)
     for kind in ("messages", "runs", "tool_calls", "approvals", "clarifications"):
         assert shown(phones[0].state)[kind] == shown(reader.state)[kind]
+    assert {found.reasoning_effort for found in reader.state.conversations.values()} >= {"low", "high"}
     statuses = {run.status.value for run in reader.state.runs.values()}
     assert statuses >= {"completed", "cancelled"}
     for phone in everybody:
@@ -105,6 +106,10 @@ async def operate(phone: Phone, number: int, chance: random.Random) -> None:
         await phone.ask("conversation.rename", conversation_id=name, title=f"Title {number % 7}")
     elif what < 0.88 and len(names) > 4:
         await phone.ask("conversation.delete", conversation_id=name)
+    elif what < 0.91:
+        model, effort = f"scripted-{chance.randint(1, 2)}", chance.choice(["low", "high"])
+        await phone.ask("model.select", conversation_id=name, provider="scripted", model=model)
+        await phone.ask("reasoning.select", conversation_id=name, effort=effort)
     elif what < 0.95:
         await phone.whole_history(ConversationId(name))
     else:

@@ -199,3 +199,41 @@ async def test_two_conversations_stream_at_once_without_cross_talk(tmp_path: Pat
         assert order != sorted(order)
         assert order != sorted(order, reverse=True)
         other.cut()
+
+
+async def test_models_and_efforts_as_on_real_gateways() -> None:
+    """R-H1, R-H2: any model is taken, no unknown provider; an effort is forgotten with the process, a model is not."""
+    recorder, hermes = await played(Say("Hello"))
+    assert (hermes.asked[0].model, hermes.asked[0].effort) == ("scripted-1", "medium")
+    await hermes.select_model(NAME, "nobody", "scripted-2")
+    assert (await hermes.models(NAME)).current.model == "scripted-1"
+    await hermes.select_model(NAME, "scripted", "scripted-2")
+    await hermes.select_effort(NAME, "bogus")
+    await hermes.select_effort(NAME, "high")
+    assert (await hermes.models(NAME)).current.model == "scripted-2"
+    assert (await hermes.efforts(NAME)).current == "high"
+    await hermes.stop()
+    with pytest.raises(Unavailable):
+        await hermes.models(NAME)
+    hermes.start(recorder)  # type: ignore[arg-type]
+    assert (await hermes.models(NAME)).current.model == "scripted-2"
+    assert (await hermes.efforts(NAME)).current == "medium"
+    hermes.begin_anew(NAME)
+    assert (await hermes.models(NAME)).current.model == "scripted-1"
+    assert recorder.calls[-1] == ("began_anew", NAME)
+
+
+async def test_pickers_open_only_while_nothing_runs() -> None:
+    """R-H1."""
+    hermes = SimulatedHermes(FakeClock(), lambda _: [Pause(60.0)])
+    hermes.start(Recorder())  # type: ignore[arg-type]
+    await hermes.hand_over(message(1))
+    for work in (
+        hermes.models(NAME),
+        hermes.efforts(NAME),
+        hermes.select_model(NAME, "scripted", "scripted-2"),
+        hermes.select_effort(NAME, "high"),
+    ):
+        with pytest.raises(Unavailable):
+            await work
+    await hermes.stop()
