@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import metadata
@@ -199,6 +199,61 @@ def approval_seconds() -> float | None:
         return float(own()) if own is not None else None
     except Exception:  # noqa: BLE001 - an expiry that is not known is not promised
         return None
+
+
+def model_picker_offered(adapter: BasePlatformAdapter) -> bool:
+    """Whether this Hermes opens a picker for models whose choice can be kept out of its settings."""
+    try:
+        from hermes_cli import model_switch
+    except ImportError:
+        return False
+    persists = getattr(model_switch, "resolve_persist_behavior", None)
+    known = inspect.signature(persists).parameters if persists is not None else {}
+    return "is_session" in known and hasattr(getattr(adapter, "gateway_runner", None), "_handle_model_command")
+
+
+def effort_picker_offered(adapter: BasePlatformAdapter) -> bool:
+    """Whether this Hermes opens a picker for reasoning efforts."""
+    runner = getattr(adapter, "gateway_runner", None)
+    return hasattr(runner, "_try_send_choice_picker") and hasattr(runner, "_handle_reasoning_command")
+
+
+def kept_model(adapter: BasePlatformAdapter, session_key: str) -> tuple[str, str] | None:
+    """Provider and model that Hermes has kept over its restart for a session's next turn, and not taken up yet."""
+    runner: Any = getattr(adapter, "gateway_runner", None)
+    if session_key in getattr(runner, "_session_model_overrides", {}):
+        return None
+    try:
+        kept = runner.session_store.get_model_override(session_key) or {}
+    except Exception:  # noqa: BLE001 - then it is chosen once more
+        return None
+    return (str(kept["provider"]), str(kept["model"])) if kept.get("provider") and kept.get("model") else None
+
+
+def model_facts(provider: str, models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What Hermes's catalogue says of a provider's models, by model; nothing where it knows nothing. Blocks."""
+    try:
+        from agent import models_dev
+
+        # Empty where it could not be fetched: asked for a model, it would try that again for each.
+        if not models_dev.fetch_models_dev():
+            return {}
+        found = {name: models_dev.get_model_info(provider, name) for name in models}
+    except Exception:  # noqa: BLE001 - what is not known is left out
+        return {}
+    return {name: _described_model(info) for name, info in found.items() if info is not None}
+
+
+def _described_model(info: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": getattr(info, "name", None),
+        "context_length": getattr(info, "context_window", None) or None,
+        "reasoning": getattr(info, "reasoning", None),
+    }
+    prices = {"price_input": getattr(info, "cost_input", 0), "price_output": getattr(info, "cost_output", 0)}
+    if any(prices.values()):
+        described |= {name: f"${price:g} per million tokens" for name, price in prices.items()}
+    return described
 
 
 def redact(text: str) -> str:

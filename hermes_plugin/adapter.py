@@ -23,6 +23,7 @@ from ._hermes import BasePlatformAdapter, MessageEvent, SendResult
 from .chats import conversation_of
 from .config import PluginConfig, read_config
 from .hooks import HookRelay
+from .pickers import EffortPicker, ModelPicker, Pickers
 from .port import HermesSide
 from .questions import answer
 from .relay import Relay
@@ -68,6 +69,7 @@ class PhebyAdapter(BasePlatformAdapter):
         self._restarts: set[asyncio.Future[None]] = set()
         self._commanded: set[str] = set()
         """Chats in which a command of Pheby's own is on its way."""
+        self._pickers = Pickers()
 
     # Hermes: life cycle
 
@@ -100,7 +102,8 @@ class PhebyAdapter(BasePlatformAdapter):
 
     async def _start(self, settings: PluginConfig) -> None:
         self._loop = asyncio.get_running_loop()
-        port = HermesSide(self, self._features, _hermes.SessionStore(self._home / "state.db", PLATFORM))
+        sessions = _hermes.SessionStore(self._home / "state.db", PLATFORM)
+        port = HermesSide(self, self._features, sessions, _hermes.model_facts)
         config = ServerConfig(
             storage=settings.storage,
             retention_ms=settings.retention_days * 24 * 3_600_000,
@@ -168,6 +171,8 @@ class PhebyAdapter(BasePlatformAdapter):
             delete=True,
             clarifications=_hermes.clarifications_offered(),
             attachments=_hermes.files_offered(),
+            models=_hermes.model_picker_offered(self),
+            reasoning=_hermes.effort_picker_offered(self),
         )
 
     # Hermes: what the agent says
@@ -372,6 +377,37 @@ class PhebyAdapter(BasePlatformAdapter):
         await _hermes.confirm(session_key, confirm_id, yes=chat_id in self._commanded)
         return SendResult(success=True, message_id=confirm_id)
 
+    async def send_model_picker(
+        self,
+        chat_id: str,
+        providers: list[dict[str, Any]],
+        current_model: str,
+        current_provider: str,
+        session_key: str,
+        on_model_selected: Any,
+        metadata: Any = None,
+        **more: Any,
+    ) -> SendResult:
+        """Opened by a command of Pheby's own. Refused, Hermes would say in a text what it offers, addresses and all."""
+        kept = _hermes.kept_model(self, session_key)
+        picker = ModelPicker(providers or (), current_model or "", current_provider or "", on_model_selected, kept)
+        self._pickers.take(chat_id, picker)
+        return SendResult(success=True, message_id=secrets.token_hex(8))
+
+    async def send_choice_picker(
+        self,
+        chat_id: str,
+        title: str,
+        choices: list[dict[str, Any]],
+        session_key: str,
+        on_choice_selected: Any,
+        metadata: Any = None,
+        **more: Any,
+    ) -> SendResult:
+        """As send_model_picker."""
+        self._pickers.take(chat_id, EffortPicker(choices or (), on_choice_selected))
+        return SendResult(success=True, message_id=secrets.token_hex(8))
+
     async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
         """Nothing: the run's own state says that the agent works."""
 
@@ -480,6 +516,9 @@ class PhebyAdapter(BasePlatformAdapter):
             await self._command("/new", chat_id, secrets.token_hex(8))
         finally:
             self._commanded.discard(chat_id)
+
+    async def open_picker(self, chat_id: str, command: str) -> ModelPicker | EffortPicker | None:
+        return await self._pickers.opened_by(chat_id, self._command(command, chat_id, secrets.token_hex(8)))
 
     async def _command(self, text: str, chat_id: str, message_id: str) -> None:
         """Have Hermes obey a command of Pheby's own: no turn begins, and what it answers is for nobody."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from pheby_protocol.ids import ConversationId, MessageId
 from pheby_protocol.messages.conversation import TitleSource
 from pheby_protocol.messages.message import MessageRole
 from pheby_server.ports import (
     Bound,
+    EffortOffer,
     HandOver,
     HermesConversation,
     HermesFeatures,
     HermesMessage,
     LiveMessage,
+    ModelOffer,
     TitleTaken,
     Unavailable,
 )
@@ -23,13 +25,26 @@ from pheby_server.ports import (
 from . import binding
 from .chats import chat_of, conversation_of
 from .history import HistoryRow, history
+from .pickers import (
+    EFFORT_COMMAND,
+    MODEL_COMMAND,
+    EffortPicker,
+    Facts,
+    ModelPicker,
+    effort_offer,
+    is_effort,
+    model_offer,
+)
 from .typed import context
 
 GATE_SECONDS: Final = 0.05
 GUARD_SECONDS: Final = 0.01
 RECHECK_SECONDS: Final = 3.0
 DELETIONS: Final = 3
+PICKER_SECONDS: Final = 20.0
+"""Hermes may ask its providers for their lists before it opens a picker."""
 
+T = TypeVar("T")
 Sessions = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
@@ -53,6 +68,9 @@ class Gateway(Protocol):
 
     async def reset(self, chat_id: str) -> None:
         """Have Hermes begin anew in a chat that is free."""
+
+    async def open_picker(self, chat_id: str, command: str) -> ModelPicker | EffortPicker | None:
+        """What a command of Pheby's own opens in a chat that is free; None: nothing."""
 
     def resolve_approval(self, key: str, choice: str, reason: str | None) -> bool:
         """Decide one question; False when Hermes did not take the answer, or it might reach another question."""
@@ -80,8 +98,15 @@ class SessionStore(Protocol):
 class HermesSide:
     """The HermesPort of one adapter. Database reads run in threads and are short."""
 
-    def __init__(self, gateway: Gateway, features: Callable[[], HermesFeatures], sessions: SessionStore) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        features: Callable[[], HermesFeatures],
+        sessions: SessionStore,
+        model_facts: Facts = lambda provider, models: {},
+    ) -> None:
         self._gateway = gateway
+        self._model_facts = model_facts
         self._probe = features
         self._sessions = sessions
         self._read = sessions.read
@@ -156,6 +181,41 @@ class HermesSide:
             await asyncio.sleep(RECHECK_SECONDS)
         raise Unavailable
 
+    async def models(self, conversation_id: ConversationId) -> ModelOffer:
+        picker = await self._model_picker(chat_of(conversation_id))
+        return await asyncio.to_thread(model_offer, picker, self._model_facts)
+
+    async def select_model(self, conversation_id: ConversationId, provider: str, model: str) -> None:
+        chat_id = chat_of(conversation_id)
+        picker = await self._model_picker(chat_id)
+        await _within(PICKER_SECONDS, picker.choose(chat_id, model, provider))
+
+    async def efforts(self, conversation_id: ConversationId) -> EffortOffer:
+        return effort_offer(await self._effort_picker(chat_of(conversation_id)))
+
+    async def select_effort(self, conversation_id: ConversationId, effort: str) -> None:
+        chat_id = chat_of(conversation_id)
+        picker = await self._effort_picker(chat_id)
+        if is_effort(effort):
+            await _within(PICKER_SECONDS, picker.choose(chat_id, effort))
+
+    async def _model_picker(self, chat_id: str) -> ModelPicker:
+        picker = await self._open_picker(chat_id, MODEL_COMMAND)
+        if not isinstance(picker, ModelPicker):
+            raise Unavailable
+        return picker
+
+    async def _effort_picker(self, chat_id: str) -> EffortPicker:
+        picker = await self._open_picker(chat_id, EFFORT_COMMAND)
+        if not isinstance(picker, EffortPicker):
+            raise Unavailable
+        return picker
+
+    async def _open_picker(self, chat_id: str, command: str) -> ModelPicker | EffortPicker | None:
+        if not self._gateway.is_open() or not self._gateway.is_free(chat_id):
+            raise Unavailable
+        return await _within(PICKER_SECONDS, self._gateway.open_picker(chat_id, command))
+
     async def history(self, conversation_id: ConversationId) -> Sequence[HermesMessage]:
         return [
             HermesMessage(
@@ -187,6 +247,15 @@ class HermesSide:
     def _read_rows(self, chat_id: str) -> list[HistoryRow]:
         rows = [row for _, rows in self._read(chat_id) for row in rows]
         return history(sorted(rows, key=lambda row: row["id"]))
+
+
+async def _within(seconds: float, work: Awaitable[T]) -> T:
+    """What Hermes says in time. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise Unavailable from None
 
 
 def _described(chat_id: str, generations: Sequence[dict[str, Any]]) -> HermesConversation:

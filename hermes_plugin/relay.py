@@ -530,6 +530,8 @@ class Relay:
         self._runs[event.chat_id] = _Run(event.chat_id, conversation_of(event.chat_id))
         message_id = MessageId(event.message_id) if event.message_id is not None else None
         origin = Origin.BACKGROUND if message_id is None else Origin.CHAT
+        if event.anew:
+            self._events.began_anew(conversation_of(event.chat_id))
         self._events.run_started(conversation_of(event.chat_id), message_id, origin)
 
     def _end(self, event: TurnEnded) -> None:

@@ -54,6 +54,8 @@ class TurnStarted:
     session_id: str
     message_id: str | None
     user_message: str
+    anew: bool = False
+    """In another session than the chat's last turn, and no compaction was seen to change it."""
 
 
 @frozen
@@ -194,6 +196,7 @@ class TurnTable:
         self._chats: dict[str, _Chat] = {}
         self._turn_chats: dict[str, str] = {}  # open turns only
         self._session_chats: _Recent[str] = _Recent(MAX_SESSIONS)
+        self._chat_sessions: _Recent[str] = _Recent(MAX_SESSIONS)
         self._parents: _Recent[str] = _Recent(MAX_SESSIONS)
         self._ghosts: _Recent[str] = _Recent(MAX_GHOSTS)
         self._ghost_texts: _Recent[list[str]] = _Recent(MAX_GHOST_CHATS)
@@ -323,9 +326,10 @@ class TurnTable:
         chat.turn = _Turn(turn_id, session_id, envelope, envelope.cancel_requested, envelope.interrupted_early)
         envelope.cancel_requested = envelope.interrupted_early = False
         self._turn_chats[turn_id] = chat_id
+        anew = self._chat_sessions.get(chat_id) not in (None, session_id)
         self._note_session(chat.turn, chat_id, session_id)
         message_id = envelope.message_id if asked else None
-        return [*events, TurnStarted(chat_id, turn_id, session_id, message_id, user_message)]
+        return [*events, TurnStarted(chat_id, turn_id, session_id, message_id, user_message, anew)]
 
     def _subagent_started(self, facts: Mapping[str, object]) -> None:
         child, parent = _text(facts, "child_session_id"), _text(facts, "parent_session_id")
@@ -415,6 +419,7 @@ class TurnTable:
         if session_id:
             turn.session_id = session_id
             self._session_chats.put(session_id, chat_id)
+            self._chat_sessions.put(chat_id, session_id)
 
     def _drop_idle(self, chat_id: str, chat: _Chat) -> None:
         if chat.idle:

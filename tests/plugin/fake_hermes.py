@@ -16,6 +16,7 @@ import pytest
 
 MODULES = (
     "agent",
+    "agent.models_dev",
     "agent.redact",
     "agent.secret_scope",
     "gateway",
@@ -26,6 +27,7 @@ MODULES = (
     "gateway.session_context",
     "hermes_cli",
     "hermes_cli.config",
+    "hermes_cli.model_switch",
     "hermes_cli.plugins",
     "hermes_constants",
     "hermes_state",
@@ -114,6 +116,17 @@ class BasePlatformAdapter:
 
     async def send_clarify(self, **asked: Any) -> Any:
         raise AssertionError("Pheby has its own")
+
+
+class Runner:
+    """As much of Hermes's gateway as is looked at."""
+
+    _running = True
+    _startup_restore_in_progress = False
+
+    def _handle_model_command(self) -> None: ...
+    def _try_send_choice_picker(self) -> None: ...
+    def _handle_reasoning_command(self) -> None: ...
 
 
 @dataclass
@@ -236,8 +249,13 @@ class FakeHermes:
     subagents: set[str] = field(default_factory=set)
     """Those at work, by Hermes's name."""
     secrets: dict[str, str] = field(default_factory=dict)
+    catalogue: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is known of models, by provider."""
     unscoped: bool = False
     """A gateway for several profiles, asked outside of any profile."""
+
+    def model_info(self, provider: str, model: str) -> Any:
+        return self.catalogue.get(provider, {}).get(model)
 
     def without(self, monkeypatch: pytest.MonkeyPatch, module: str, name: str | None = None) -> None:
         """A Hermes that does not have this module, or this name in it."""
@@ -296,6 +314,8 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
     fill("gateway.session_context", get_session_env=lambda name: None)
     fill("hermes_cli.plugins", VALID_HOOKS={"pre_llm_call", "on_session_end", "on_stream_delta"})
     fill("hermes_cli.config", load_config=dict)
+    fill("hermes_cli.model_switch", resolve_persist_behavior=lambda is_global, is_session: False)
+    fill("agent.models_dev", fetch_models_dev=lambda: hermes.catalogue, get_model_info=hermes.model_info)
     fill("hermes_state", SessionDB=None)  # a new home has no database to open
     fill("agent.secret_scope", get_secret=get_secret)
     fill(

@@ -56,7 +56,7 @@ async def make(module: ModuleType) -> AsyncIterator[Make]:
     def make(**extra: Any) -> Any:
         config = SimpleNamespace(extra={"port": 0, **extra}, gateway_restart_notification=True)
         adapter = module.PhebyAdapter(config, hooks)
-        adapter.gateway_runner = SimpleNamespace(_running=True, _startup_restore_in_progress=False)
+        adapter.gateway_runner = fake_hermes.Runner()
         adapter._message_handler = object()
         made.append(adapter)
         return adapter
@@ -629,6 +629,88 @@ async def test_a_chat_is_reset_by_hermess_own_command(talk: Conversation, hermes
     assert talk.adapter.is_free(talk.chat_id)
     page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
     assert page["messages"] == []
+
+
+ROWS = [
+    {"slug": "moa", "name": "Several", "is_current": False, "models": ["default"]},
+    {"slug": "one", "name": "One", "is_current": True, "models": ["m1", "m2"], "api_url": f"https://x/{WEAK}"},
+]
+
+
+async def test_models_and_efforts_through_hermess_pickers(
+    talk: Conversation, hermes: FakeHermes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-H1, R-H2, I6: own commands open them, their callbacks choose, and nothing else of them leaves."""
+    caplog.set_level(logging.DEBUG)
+    events: list[Any] = []
+    use = {"model": "m1", "effort": "medium"}
+
+    async def choose_model(chat_id: str, model: str, provider: str) -> str:
+        assert (chat_id, provider) == (talk.chat_id, "one")
+        use["model"] = model
+        return f"Switched by {WEAK}"
+
+    async def choose_effort(chat_id: str, effort: str) -> str:
+        use["effort"] = effort
+        return "Set."
+
+    async def handler(event: Any) -> None:
+        events.append(event)
+        about = {"chat_id": event.source.chat_id, "session_key": KEY, "metadata": None, "of_a_later_hermes": 1}
+        if event.text == "/model --session":
+            sent = await talk.adapter.send_model_picker(
+                providers=ROWS,
+                current_model=use["model"],
+                current_provider="custom",
+                on_model_selected=choose_model,
+                **about,
+            )
+        else:
+            choices = [{"value": v, "label": v, "is_current": v == use["effort"]} for v in ("low", "medium", "show")]
+            sent = await talk.adapter.send_choice_picker(
+                title="Effort", choices=choices, on_choice_selected=choose_effort, **about
+            )
+        assert sent.success
+
+    talk.adapter.set_message_handler(handler)
+    fields = {"conversation_id": talk.conversation_id}
+    answer = await talk.client.request("model.list", **fields)
+    assert [entry["provider"] for entry in answer["providers"]] == ["one"]
+    assert answer["current"] == {"provider": "one", "model": "m1"}
+    answer = await talk.client.request("model.select", provider="one", model="m2", **fields)
+    assert answer["current"] == {"provider": "one", "model": "m2"}
+    answer = await talk.client.request("reasoning.list", **fields)
+    assert answer["efforts"] == ["low", "medium"]
+    answer = await talk.client.request("reasoning.select", effort="show", **fields)
+    assert answer["code"] == "invalid_effort"
+    answer = await talk.client.request("reasoning.select", effort="low", **fields)
+    assert answer["current"] == "low"
+    assert use == {"model": "m2", "effort": "low"}
+    assert {fake_hermes.command_words(event) for event in events} == {(True, "model"), (True, "reasoning")}
+    assert {event.source.chat_id for event in events} == {talk.chat_id}
+    assert talk.adapter.handled.empty()
+    page = await talk.client.request("conversation.history", **fields)
+    assert page["messages"] == []
+    assert WEAK not in str(talk.client.seen) + caplog.text
+    stored = b"".join(file.read_bytes() for file in (hermes.home / "pheby").rglob("*") if file.is_file())
+    assert WEAK.encode() not in stored
+
+
+async def test_a_picker_that_nobody_asked_for(talk: Conversation, caplog: pytest.LogCaptureFixture) -> None:
+    """I6: it neither hangs nor becomes a text, which would name addresses."""
+    caplog.set_level(logging.DEBUG)
+
+    async def never(*_: str) -> str:
+        raise AssertionError("nobody chose")
+
+    for sent in (
+        await talk.adapter.send_model_picker(talk.chat_id, ROWS, "m1", "one", KEY, never),
+        await talk.adapter.send_choice_picker(talk.chat_id, WEAK, [{"value": WEAK}], KEY, never),
+    ):
+        assert sent.success
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    assert page["messages"] == []
+    assert WEAK not in str(talk.client.seen) + caplog.text
 
 
 async def test_the_handler_is_the_one_that_hermes_sets_last(make: Make) -> None:

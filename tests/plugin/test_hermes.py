@@ -17,6 +17,7 @@ from tests.plugin.fake_hermes import (
     NewMessageEvent,
     OldMessageEvent,
     PlatformEntry,
+    Runner,
     command_words,
     field_names,
     install,
@@ -674,6 +675,67 @@ def test_a_command_of_phebys_own_is_one(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert command_words(event) == (True, "new")
     assert (event.text, event.message_id, event.source, event.internal) == ("/new", "n1", source, False)
     assert command_words(_hermes.typed_event("/new", source, "n1")) == (False, None)
+
+
+# Pickers
+
+
+@pytest.mark.parametrize("missing", [None, "resolve_persist_behavior"])
+def test_a_hermes_without_the_picker_for_models(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, missing: str | None
+) -> None:
+    """R-H1, I3: or with one that would write a choice into its settings."""
+    adapter: Any = SimpleNamespace(gateway_runner=Runner())
+    assert _hermes.model_picker_offered(adapter)
+    assert not _hermes.model_picker_offered(SimpleNamespace(gateway_runner=object()))  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:
+        patch.setattr(hermes.modules["hermes_cli.model_switch"], "resolve_persist_behavior", lambda is_global: False)
+        assert not _hermes.model_picker_offered(adapter)
+    hermes.without(monkeypatch, "hermes_cli.model_switch", missing)
+    assert not _hermes.model_picker_offered(adapter)
+
+
+def test_a_hermes_without_the_picker_for_efforts(hermes: FakeHermes) -> None:
+    """R-H2."""
+    assert _hermes.effort_picker_offered(SimpleNamespace(gateway_runner=Runner()))  # type: ignore[arg-type]
+    assert not _hermes.effort_picker_offered(SimpleNamespace(gateway_runner=object()))  # type: ignore[arg-type]
+    assert not _hermes.effort_picker_offered(SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_a_model_that_hermes_has_kept(hermes: FakeHermes) -> None:
+    """I1: from its store, as long as it has not been taken up; it holds no key."""
+    kept: dict[str, Any] = {"k1": {"model": "m2", "provider": "one", "base_url": "http://x"}, "k2": {"model": "m2"}}
+    runner: Any = SimpleNamespace(
+        _session_model_overrides={}, session_store=SimpleNamespace(get_model_override=kept.get)
+    )
+    adapter: Any = SimpleNamespace(gateway_runner=runner)
+    assert [_hermes.kept_model(adapter, key) for key in ("k1", "k2", "k3")] == [("one", "m2"), None, None]
+    runner._session_model_overrides["k1"] = {"model": "m3"}
+    assert _hermes.kept_model(adapter, "k1") is None
+    assert _hermes.kept_model(SimpleNamespace(), "k1") is None  # type: ignore[arg-type]
+
+
+def test_what_the_catalogue_knows_of_models(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-H1, R-H2: as given; where it knows nothing, nothing."""
+    assert _hermes.model_facts("one", ["m1"]) == {}
+    dear = SimpleNamespace(name="Dear", context_window=9, reasoning=True, cost_input=2.5, cost_output=10.0)
+    free = SimpleNamespace(name="Free", context_window=0, reasoning=False, cost_input=0.0, cost_output=0.0)
+    hermes.catalogue["one"] = {"m1": dear, "m2": free}
+    assert _hermes.model_facts("one", ["m1", "m2", "m3"]) == {
+        "m1": {
+            "name": "Dear",
+            "context_length": 9,
+            "reasoning": True,
+            "price_input": "$2.5 per million tokens",
+            "price_output": "$10 per million tokens",
+        },
+        "m2": {"name": "Free", "context_length": None, "reasoning": False},
+    }
+    assert _hermes.model_facts("two", ["m1"]) == {}
+    hermes.without(monkeypatch, "agent.models_dev", "get_model_info")
+    assert _hermes.model_facts("one", ["m1"]) == {}
+    hermes.without(monkeypatch, "agent.models_dev")
+    assert _hermes.model_facts("one", ["m1"]) == {}
 
 
 def test_no_hermes_is_left_behind() -> None:

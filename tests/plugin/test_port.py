@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pheby_hermes import port as port_module
+from pheby_hermes.pickers import EffortPicker, ModelPicker
 from pheby_hermes.port import HermesSide
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
@@ -35,6 +36,9 @@ class FakeGateway:
         self.wishes: list[tuple[object, ...]] = []
         self.takes = True
         self.resets: list[str] = []
+        self.pickers: dict[str, ModelPicker | EffortPicker] = {}
+        """What a command opens."""
+        self.hangs = False
 
     def is_open(self) -> bool:
         self.asked.set()
@@ -49,6 +53,12 @@ class FakeGateway:
 
     async def reset(self, chat_id: str) -> None:
         self.resets.append(chat_id)
+
+    async def open_picker(self, chat_id: str, command: str) -> ModelPicker | EffortPicker | None:
+        self.wishes.append(("picker", chat_id, command))
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.pickers.get(command)
 
     async def interrupt(self, chat_id: str) -> None:
         self.wishes.append(("interrupt", chat_id))
@@ -401,3 +411,94 @@ async def test_a_chat_that_is_not_free_is_deleted_later(
     database.comes_back = 99
     with pytest.raises(Unavailable):
         await port.delete(CONVERSATION)
+
+
+# Models and efforts
+
+
+class Picks:
+    """Hermes's callbacks, written down."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, ...]] = []
+        self.hangs = False
+
+    async def __call__(self, *picked: str) -> str:
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.taken.append(picked)
+        return "Switched. Secret words."
+
+
+@pytest.fixture
+def picks(gateway: FakeGateway) -> Picks:
+    picks = Picks()
+    row = {"slug": "one", "name": "One", "is_current": True, "models": ["m1", "m2"], "api_url": "http://secret"}
+    gateway.pickers = {
+        "/model --session": ModelPicker([row], "m1", "one", picks),
+        "/reasoning": EffortPicker([{"value": "low", "is_current": True}, {"value": "show"}], picks),
+    }
+    return picks
+
+
+async def test_what_a_picker_offers(port: HermesSide, gateway: FakeGateway, picks: Picks) -> None:
+    """R-H1, R-H2, I3: opened by commands that keep every choice out of Hermes's settings."""
+    offer = await port.models(CONVERSATION)
+    assert ([model.model for model in offer.providers[0].models], offer.current.model) == (["m1", "m2"], "m1")
+    assert (await port.efforts(CONVERSATION)).efforts == ("low",)
+    assert gateway.wishes == [("picker", CHAT, "/model --session"), ("picker", CHAT, "/reasoning")]
+    assert picks.taken == []
+
+
+async def test_a_choice_is_made_by_the_pickers_callback(port: HermesSide, picks: Picks) -> None:
+    """R-H1: the chat, the model, then the provider."""
+    await port.select_model(CONVERSATION, "one", "m2")
+    await port.select_effort(CONVERSATION, "low")
+    assert picks.taken == [(CHAT, "m2", "one"), (CHAT, "low")]
+
+
+@pytest.mark.parametrize("word", ["show", "hide", "on", "off", "reset", ""])
+async def test_what_is_no_effort_never_reaches_hermes(port: HermesSide, picks: Picks, word: str) -> None:
+    """I3: it would change Hermes's settings."""
+    await port.select_effort(CONVERSATION, word)
+    assert picks.taken == []
+
+
+@pytest.mark.parametrize("why", ["closed", "busy", "refused", "other", "hangs", "hangs later"])
+async def test_pickers_that_cannot_be_had_now(
+    port: HermesSide, gateway: FakeGateway, picks: Picks, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """R-H1: nothing of it hangs, and no command meets a turn."""
+    monkeypatch.setattr(port_module, "PICKER_SECONDS", 0.01)
+    gateway.open = why != "closed"
+    gateway.busy = {CHAT} if why == "busy" else set()
+    gateway.hangs, picks.hangs = why == "hangs", why == "hangs later"
+    models, efforts = gateway.pickers.values()
+    if why == "refused":
+        gateway.pickers.clear()
+    elif why == "other":
+        gateway.pickers = {"/model --session": efforts, "/reasoning": models}
+    for work in (port.select_model(CONVERSATION, "one", "m2"), port.select_effort(CONVERSATION, "low")):
+        with pytest.raises(Unavailable):
+            await work
+    if why != "hangs later":
+        for ask in (port.models(CONVERSATION), port.efforts(CONVERSATION)):
+            with pytest.raises(Unavailable):
+                await ask
+    if why in ("closed", "busy"):
+        assert gateway.wishes == []
+    assert picks.taken == []
+
+
+async def test_the_catalogue_is_asked_beside_the_loop(
+    gateway: FakeGateway, database: FakeDatabase, picks: Picks
+) -> None:
+    threads: list[str] = []
+
+    def facts(provider: str, models: Any) -> dict[str, dict[str, Any]]:
+        threads.append(threading.current_thread().name)
+        return {"m1": {"context_length": 5}}
+
+    offer = await HermesSide(gateway, lambda: FEATURES, database, facts).models(CONVERSATION)
+    assert offer.providers[0].models[0].context_length == 5
+    assert threads != [threading.main_thread().name]

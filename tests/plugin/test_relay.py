@@ -119,6 +119,9 @@ class Told:
     ) -> bool:
         raise AssertionError("the relay waits for nothing")
 
+    def began_anew(self, conversation_id: ConversationId) -> None:
+        self.calls.append(("began_anew", conversation_id))
+
     async def settled(self) -> None:
         raise AssertionError("the relay waits for nothing")
 
@@ -138,8 +141,8 @@ class Gateway:
         self.relay.processing_started(chat, key, message_id, text, internal=message_id is None)
         self.turn(chat, text)
 
-    def turn(self, chat: str = CHAT, text: str = "hello") -> None:
-        session = f"s{chat[-1]}"
+    def turn(self, chat: str = CHAT, text: str = "hello", session: str = "") -> None:
+        session = session or f"s{chat[-1]}"
         self._turn[chat] = f"{session}:{session}:{next(self._turns)}"
         self.hook("pre_llm_call", chat=chat, platform="pheby", session_id=session, user_message=text)
 
@@ -970,3 +973,14 @@ def test_after_a_shutdown_nothing_is_told(gateway: Gateway) -> None:
     gateway.fire()
     assert gateway.told.calls == []
     assert gateway.timers == []
+
+
+def test_a_turn_in_another_session_is_told_before_its_run() -> None:
+    """R-H1: what was chosen for the conversation may be forgotten there."""
+    gateway = Gateway()
+    gateway.begin()
+    gateway.complete("Done.")
+    gateway.told.take()
+    gateway.relay.processing_started(CHAT, 2, "m2", "hello", False)
+    gateway.turn(session="another")
+    assert [call[0] for call in gateway.told.take()] == ["began_anew", "run_started"]

@@ -81,6 +81,7 @@ class FoldingCore:
         self.lost: list[str] = []
         self.heard: list[str] = []
         """Every text that reached the core, in whatever form."""
+        self.began_anew_in: list[ConversationId] = []
         self._active: dict[ConversationId, Run] = {}
         self._ids = itertools.count(1)
 
@@ -197,6 +198,9 @@ class FoldingCore:
         self, conversation_id: ConversationId, file: AgentFile, message_id: MessageId | None = None
     ) -> bool:
         raise AssertionError("the relay waits for nothing")
+
+    def began_anew(self, conversation_id: ConversationId) -> None:
+        self.began_anew_in.append(conversation_id)
 
     async def settled(self) -> None:
         raise AssertionError("the relay waits for nothing")
@@ -442,3 +446,9 @@ def test_what_hermes_did_not_run_is_lost_or_a_command(path: Path) -> None:
 def test_nothing_of_a_ghost_is_seen(path: Path) -> None:
     if path.name.endswith("-stop-early.jsonl.gz"):
         assert [run.message_id for run in played(path).core.runs] == ["m3"]
+
+
+@everywhere
+def test_only_another_session_is_a_new_beginning(path: Path) -> None:
+    """R-H1: what was chosen is looked at again there; a session that rotated is none, as far as that can be told."""
+    assert len(played(path).core.began_anew_in) == (1 if "rotating" in name_of(path) else 0)

@@ -207,6 +207,28 @@ def test_a_subagent_of_an_unknown_session_is_not_placed() -> None:
     assert play.table.session_chat("c") is None
 
 
+def test_a_turn_in_another_session_begins_anew() -> None:
+    """R-H1: what was chosen for the one before is forgotten there; a session that rotated is still the same."""
+    table = TurnTable()
+
+    def turn(session: str, number: int, ends_in: str) -> TurnStarted:
+        known = {"turn_id": f"{session}:{session}:{number}", "platform": "pheby", "user_message": "hi"}
+        table.processing_started("42", number, "m", "hi", False)
+        (started,) = table.hook("pre_llm_call", known | {"session_id": session}, "42")
+        table.hook("on_session_end", known | {"session_id": ends_in, "completed": True, "interrupted": False}, "42")
+        table.processing_completed("42", number, "SUCCESS")
+        assert isinstance(started, TurnStarted)
+        return started
+
+    assert [
+        turn("s1", 1, "s1").anew,
+        turn("s1", 2, "s2").anew,
+        turn("s2", 3, "s2").anew,
+        turn("s3", 4, "s3").anew,
+        turn("s3", 5, "s3").anew,
+    ] == [False, False, False, True, False]
+
+
 def test_the_session_may_rotate_inside_a_turn() -> None:
     play = Play().start().turn().end(session_id="rotated").complete()
     assert play.ends == [TurnEnded("42", T1, "rotated", "completed")]
@@ -498,6 +520,7 @@ def test_maps_are_bounded() -> None:
         table.processing_completed(f"c{number}", number, "CANCELLED")
         table.interrupt_requested(f"i{number}")
     assert len(table._session_chats) == turns.MAX_SESSIONS
+    assert len(table._chat_sessions) <= turns.MAX_SESSIONS
     assert len(table._ghosts) == turns.MAX_GHOSTS
     assert len(table._ghost_texts) == turns.MAX_GHOST_CHATS
     assert len(table._early_interrupts) == turns.MAX_EARLY_INTERRUPTS
