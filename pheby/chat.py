@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from pheby_protocol.messages.message import (
     MessageReplaced,
     MessageRole,
 )
+from pheby_protocol.messages.model import ModelChoice
 from pheby_protocol.messages.run import RunEnded, RunProgress, RunStarted
 from pheby_protocol.messages.tool import ToolCompleted, ToolStarted
 from pheby_protocol.states import AttachmentState, MessageState, RunState, ToolCallState
@@ -49,6 +50,8 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /approve NUMBER CHOICE   decide what is asked, e.g. /approve 1 deny
   /answer NUMBER ANSWER    answer a question: by choices (2, or 1,3), in your own words, or skip
   /save NUMBER [FILE]      keep a file of the agent, e.g. /save 1
+  /model [CHOICE]   the models for this conversation; choose one by number or name
+  /effort [CHOICE]  the same for the reasoning effort
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
@@ -393,6 +396,10 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                     receipt = await client.send(screen.conversation.conversation_id, rest, if_busy=IfBusy.STEER)
                     screen.asked(receipt.run_id)
                     screen.line(f"… {receipt.disposition}")
+                case "/model":
+                    await _choose_model(client, screen, rest.strip())
+                case "/effort":
+                    await _choose_effort(client, screen, rest.strip())
                 case "/title":
                     renamed = await client.rename(screen.conversation.conversation_id, rest)
                     screen.line(f"-- {_title(renamed)} --")
@@ -429,6 +436,43 @@ async def _delete(client: Client, screen: Screen, sure: str) -> None:
     await client.delete(screen.conversation.conversation_id)
     left = (await client.conversations(limit=1)).conversations
     screen.open(left[0] if left else await client.create_conversation())
+
+
+async def _choose_model(client: Client, screen: Screen, typed: str) -> None:
+    name = screen.conversation.conversation_id
+    offer = await client.list_models(name)
+    offered = [
+        ModelChoice(provider=entry.provider, model=model.model) for entry in offer.providers for model in entry.models
+    ]
+    names = [f"{choice.model} {choice.provider}" for choice in offered]
+    place = _choice(screen, typed, names, offered.index(offer.current) if offer.current in offered else None)
+    if place is not None:
+        chosen = await client.select_model(name, offered[place].provider, offered[place].model)
+        screen.line(f"… {chosen.model} {chosen.provider}, from the next message on")
+
+
+async def _choose_effort(client: Client, screen: Screen, typed: str) -> None:
+    name = screen.conversation.conversation_id
+    offer = await client.list_efforts(name)
+    current = offer.efforts.index(offer.current) if offer.current in offer.efforts else None
+    place = _choice(screen, typed, offer.efforts, current)
+    if place is not None:
+        chosen = await client.select_effort(name, offer.efforts[place])
+        screen.line(f"… {chosen}, from the next message on")
+
+
+def _choice(screen: Screen, typed: str, names: Sequence[str], current: int | None) -> int | None:
+    """Which was typed, by its number, its name, or the first word of that; where nothing was, all are shown."""
+    if not typed:
+        for place, name in enumerate(names):
+            screen.line(f"{'*' if place == current else ' '}{place + 1:3} {name}")
+        return None
+    if typed.isdecimal() and 1 <= int(typed) <= len(names):
+        return int(typed) - 1
+    found = [place for place, name in enumerate(names) if typed in (name, name.partition(" ")[0])]
+    if not found:
+        screen.line("! that is not one of them")
+    return found[0] if found else None
 
 
 async def _decide(client: Client, screen: Screen, typed: str) -> None:

@@ -62,6 +62,17 @@ from pheby_protocol.messages.conversation import (
 )
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 from pheby_protocol.messages.message import IfBusy, MessageSend, MessageSendResult, Receipt
+from pheby_protocol.messages.model import (
+    ModelChoice,
+    ModelList,
+    ModelListResult,
+    ModelSelect,
+    ModelSelectResult,
+    ReasoningList,
+    ReasoningListResult,
+    ReasoningSelect,
+    ReasoningSelectResult,
+)
 from pheby_protocol.messages.run import Run, RunCancel, RunCancelResult
 from pheby_protocol.version import SUPPORTED_VERSIONS
 
@@ -287,6 +298,25 @@ class Client:
     async def download(self, attachment: Attachment, target: Path) -> None:
         """Fetch a file into a new one, however often the line breaks. Raises DownloadError, FileExistsError."""
         await download(self._url, self._secret, attachment, target)
+
+    async def list_models(self, conversation_id: ConversationId) -> ModelListResult:
+        """The models that a conversation may use, and the one that it uses."""
+        return await self.request(ModelList(id=self._next_id(), conversation_id=conversation_id), ModelListResult)
+
+    async def select_model(self, conversation_id: ConversationId, provider: str, model: str) -> ModelChoice:
+        """Choose the model for the next runs of a conversation."""
+        asked = ModelSelect(id=self._next_id(), conversation_id=conversation_id, provider=provider, model=model)
+        return (await self.request(asked, ModelSelectResult)).current
+
+    async def list_efforts(self, conversation_id: ConversationId) -> ReasoningListResult:
+        """The reasoning efforts that a conversation may use, and the one that it uses, where that is known."""
+        asked = ReasoningList(id=self._next_id(), conversation_id=conversation_id)
+        return await self.request(asked, ReasoningListResult)
+
+    async def select_effort(self, conversation_id: ConversationId, effort: str) -> str:
+        """Choose the reasoning effort for the next runs of a conversation."""
+        asked = ReasoningSelect(id=self._next_id(), conversation_id=conversation_id, effort=effort)
+        return (await self.request(asked, ReasoningSelectResult)).current
 
     async def request(self, request: Request, result: type[R]) -> R:
         """Send any request and return its result. Raises RequestFailedError, ConnectionLostError or TimeoutError."""

@@ -191,6 +191,8 @@ async def test_help_names_every_word(house: House, keyboard: Keyboard, capsys: p
         word in HELP
         for word in ("/new", "/list", "/open", "/history", "/approve", "/answer", "/cancel", "/help", "/quit")
     )
+    assert "/model" in HELP
+    assert "/effort" in HELP
 
 
 async def test_conversations_are_made_listed_and_opened(
@@ -597,3 +599,43 @@ async def test_a_conversation_is_renamed_and_deleted(house: House) -> None:
     assert "! that cannot be taken back: /delete yes" in paper.lines
     assert [found.title for found in left] == ["Other"]
     assert screen.conversation.title == "Other"
+
+
+@pytest.mark.parametrize("typed", ["2", "scripted-2", "scripted-2 scripted"])
+async def test_a_model_is_chosen_by_number_or_name(house: House, typed: str) -> None:
+    """R-H1: the list marks the one in use, and the next message asks the one that was chosen."""
+    paper = Typing("/model", f"/model {typed}", "/model", "/model 3", "/model nope", "hello")
+    async with Client(house.url, SECRET) as client:
+        screen = Screen(paper, await client.create_conversation())
+        await asyncio.wait_for(_converse(client, screen, paper), 5)
+        await until_a_run_ended(client)
+    assert [line for line in paper.lines if "scripted" in line] == [
+        "*  1 scripted-1 scripted",
+        "   2 scripted-2 scripted",
+        "… scripted-2 scripted, from the next message on",
+        "   1 scripted-1 scripted",
+        "*  2 scripted-2 scripted",
+    ]
+    assert paper.lines.count("! that is not one of them") == 2
+    assert [asked.model for asked in house.hermes.asked] == ["scripted-2"]
+
+
+@pytest.mark.parametrize("typed", ["5", "high"])
+async def test_an_effort_is_chosen_by_number_or_name(house: House, typed: str) -> None:
+    """R-H2: the same for the effort."""
+    paper = Typing("/effort", f"/effort {typed}", "/effort", "hello")
+    async with Client(house.url, SECRET) as client:
+        screen = Screen(paper, await client.create_conversation())
+        await asyncio.wait_for(_converse(client, screen, paper), 5)
+        await until_a_run_ended(client)
+    marked = [line for line in paper.lines if line.startswith("*")]
+    assert marked == ["*  4 medium", "*  5 high"]
+    assert "… high, from the next message on" in paper.lines
+    assert [asked.effort for asked in house.hermes.asked] == ["high"]
+
+
+async def until_a_run_ended(client: Client) -> None:
+    async with asyncio.timeout(5):
+        async for happening in client.happenings():
+            if isinstance(happening, RunEnded):
+                return
