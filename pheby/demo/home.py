@@ -65,6 +65,9 @@ def prepare_home(
     _point_at(config, model_url=model_url, port=port)
     if not known or known.get("model") != model_name:
         config["model"].update({"default": model_name, "api_key": api_key})
+    # Where this is there 0.19, too, offers all of the server's models. Under another name it would send them no effort.
+    named = {"name": "Demo", "base_url": model_url, "api_key": config["model"].get("api_key") or api_key}
+    _merge(config, {"providers": {"custom": named}})
     _enable(config, "pheby" if plugin_source is None else STAND_IN)
     _merge(config, extra or {})
     _write_private(config_file, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -60,6 +61,8 @@ class DemoStack:
         self._progress = progress
         self._exits = contextlib.AsyncExitStack()
         self.model: ScriptedModel | None = None
+        self.model_key = secrets.token_hex(16)
+        """What Hermes shows the scripted model as its key; any would do."""
         self._started: tuple[HermesEnvironment, DemoHome, Gateway, str] | None = None
 
     @property
@@ -157,7 +160,7 @@ class DemoStack:
     async def _choose_model(self, exits: contextlib.AsyncExitStack) -> tuple[str, str, str]:
         if self._given_model_url is None:
             self.model = await exits.enter_async_context(ScriptedModel())
-            return self.model.url, self._model_name or MODELS[0], "scripted"
+            return self.model.url, self._model_name or MODELS[0], self.model_key
         url = self._given_model_url.rstrip("/")
         key = os.environ.get("OPENAI_API_KEY") or "none"
         return url, self._model_name or await _first_model(url, key), key

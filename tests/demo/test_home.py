@@ -43,6 +43,7 @@ def test_a_new_home_has_what_a_gateway_needs(tmp_path: Path, plugin_source: Path
         "default": "scripted-1",
         "api_key": "key",
     }
+    assert config["providers"] == {"custom": {"name": "Demo", "base_url": "http://127.0.0.1:1/v1", "api_key": "key"}}
     assert config["plugins"] == {"enabled": [STAND_IN]}
     assert config["platforms"]["pheby"] == {"enabled": True, "extra": {"port": 4000}}
     assert config["streaming"]["enabled"] is True
@@ -95,6 +96,7 @@ def test_a_home_of_the_demo_is_reused(tmp_path: Path, plugin_source: Path) -> No
     assert (again.secret, again.port) == (first.secret, 4001)
     config = config_of(again)
     assert config["model"]["base_url"] == "http://127.0.0.1:2/v1"
+    assert config["providers"]["custom"]["base_url"] == "http://127.0.0.1:2/v1"
     assert config["platforms"]["pheby"]["extra"]["port"] == 4001
     assert (config["mine"], config["approvals"]) == ("kept", {"mode": "off"})
     assert (again.path / "state.db").read_text() == "state"
