@@ -36,14 +36,11 @@ MANAGE = READ | {
     "clarification.respond",
 }
 FULL = MANAGE | {"conversation.delete", "approval.respond", "model.select", "reasoning.select"}
-NOT_YET: dict[str, dict[str, Any]] = {
+ASKED: dict[str, dict[str, Any]] = {
     "model.list": {"conversation_id": "conv_1"},
     "model.select": {"conversation_id": "conv_1", "provider": "p", "model": "m"},
     "reasoning.list": {"conversation_id": "conv_1"},
     "reasoning.select": {"conversation_id": "conv_1", "effort": "high"},
-}
-ASKED: dict[str, dict[str, Any]] = {
-    **NOT_YET,
     "attachment.get": {"attachment_id": "att_1"},
     "conversation.rename": {"conversation_id": "conv_1", "title": "t"},
     "conversation.delete": {"conversation_id": "conv_1"},
@@ -96,14 +93,6 @@ async def test_each_access_mode_may_do_what_the_contract_says_and_nothing_else(
 async def test_an_access_mode_that_this_version_does_not_know_may_do_nothing(server: Server) -> None:
     client = await in_step(server, AccessMode("future"))
     assert (await client.request("ping"))["code"] == "forbidden"
-
-
-@pytest.mark.parametrize("type_", sorted(NOT_YET))
-async def test_what_is_not_offered_yet_says_unavailable(server: Server, type_: str) -> None:
-    client = await in_step(server)
-    answer = await client.request(type_, **NOT_YET[type_])
-    # The capabilities say so for the whole connection: asking again is of no use.
-    assert (answer["type"], answer["code"], answer["retryable"]) == ("error", "unavailable", False)
 
 
 async def test_ping_tells_the_time(server: Server) -> None:

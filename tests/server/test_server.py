@@ -82,6 +82,8 @@ async def test_welcome_says_what_a_client_must_know(tmp_path: Path) -> None:
         "rename",
         "delete",
         "interrupt",
+        "models",
+        "reasoning",
     }
     assert welcome["access_mode"] == "manage"
     assert welcome["schema_digest"] == schema_digest()
@@ -459,11 +461,13 @@ async def test_a_welcome_that_fails_closes_that_client_alone(server: Server, mon
 
 
 async def test_sessions_and_tasks_come_and_go_without_a_trace(server: Server) -> None:
-    before = len(asyncio.all_tasks())
+    counts = []
     for number in range(50):
         client = await in_step(server, f"d{number}")
         await client.request("ping")
         client.cut()
-    await asyncio.sleep(0)
-    assert (server.session_count, list(server._live)) == (0, [])
-    assert len(asyncio.all_tasks()) == before
+        await asyncio.sleep(0)
+        assert (server.session_count, list(server._live)) == (0, [])
+        counts.append(len(asyncio.all_tasks()))
+    # What the server does at its start is over by and by.
+    assert counts[-1] == min(counts) == 2
