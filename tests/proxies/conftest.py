@@ -47,7 +47,8 @@ async def pheby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await server.start()
     folder = tmp_path / "files"
     folder.mkdir()
-    server.attachments = files = FakeFiles(folder)
+    files = FakeFiles(folder)
+    files.serve_for(server)
     listener = Listener(server, HOST, 0)
     await listener.start()
     yield Pheby(files, listener)

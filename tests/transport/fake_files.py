@@ -15,6 +15,7 @@ from pheby_protocol.messages.attachment import Attachment
 from pheby_protocol.states import AttachmentState
 from pheby_server.boundary import RequestError
 from pheby_server.opened_file import OpenedFile
+from pheby_server.server import Server
 
 NOW_MS: Final = 1_796_050_009_123
 """When everything was delivered."""
@@ -56,8 +57,9 @@ class FakeFiles:
     def place(self, attachment_id: str) -> Path:
         return self._folder / attachment_id
 
-    async def stop(self) -> None:
-        """Nothing goes on here."""
+    def serve_for(self, server: Server) -> None:
+        """From now on the server's transport gets its files here. Its own desk stays, and is stopped with it."""
+        server.attachments.open = self.open  # type: ignore[method-assign]
 
     async def open(self, attachment_id: str) -> OpenedFile:
         self.asked.append(attachment_id)

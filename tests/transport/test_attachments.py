@@ -108,7 +108,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(server.clock, "now_ms", lambda: NOW_MS)
     await server.start()
     files = FakeFiles(tmp_path)
-    server.attachments = files
+    files.serve_for(server)
     listener = Listener(server, HOST, 0)
     await listener.start()
     async with aiohttp.ClientSession() as http:
@@ -446,7 +446,7 @@ async def test_while_starting_and_after_the_stop_nothing_is_available(tmp_path: 
         rig = Rig(server, listener, files, http)
         seen = [await rig.ask("att_" + "0" * 24)]
         await server.start()
-        server.attachments = files
+        files.serve_for(server)
         assert (await rig.ask(files.add())).status == 200
         await server.stop()
         seen.append(await rig.ask("att_" + "0" * 24))
@@ -546,7 +546,7 @@ async def test_a_prefix_stands_before_files_too(tmp_path: Path) -> None:
     server = made(tmp_path)
     await server.start()
     files = FakeFiles(tmp_path)
-    server.attachments = files
+    files.serve_for(server)
     listener = Listener(server, HOST, 0, prefix="/pheby")
     await listener.start()
     async with aiohttp.ClientSession() as http:
