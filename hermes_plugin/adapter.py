@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from pheby_server import Server, ServerConfig
+from pheby_server import Server
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.config import ConfigError
 from pheby_server.ports import AgentFile, HermesFeatures
@@ -104,12 +104,7 @@ class PhebyAdapter(BasePlatformAdapter):
         self._loop = asyncio.get_running_loop()
         sessions = _hermes.SessionStore(self._home / "state.db", PLATFORM)
         port = HermesSide(self, self._features, sessions, _hermes.model_facts)
-        config = ServerConfig(
-            storage=settings.storage,
-            retention_ms=settings.retention_days * 24 * 3_600_000,
-            home_conversation=conversation_of(settings.home_conversation),
-        )
-        self._server = Server(config, port, settings.authenticator)
+        self._server = Server(settings.server, port, settings.authenticator)
         self._server.on_damaged = self._start_anew
         await self._server.start()
         self._relay = Relay(

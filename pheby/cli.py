@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 
-from . import schema
+from . import config_check, schema
 from .demo import command as demo
 
 SECRET_VARIABLE = "PHEBY_SECRET"  # noqa: S105 - the variable's name
@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     demo.add_parser(subparsers)
+    config_check.add_parser(subparsers)
     schema.add_parser(subparsers)
     chat = subparsers.add_parser(
         "chat",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 import attrs
 
@@ -27,6 +28,15 @@ def _between(low: int, high: int) -> Callable[[object, attrs.Attribute[int], int
             raise ConfigError(f"{attribute.name} must be an integer from {low} to {high}")
 
     return check
+
+
+def _number(default: int, low: int, high: int) -> Any:
+    return attrs.field(default=default, validator=_between(low, high), metadata={"bounds": (low, high)})
+
+
+def _flag(_: object, attribute: attrs.Attribute[bool], value: bool) -> None:
+    if type(value) is not bool:
+        raise ConfigError(f"{attribute.name} must be true or false")
 
 
 def _folder(_: object, attribute: attrs.Attribute[str], value: str) -> None:
@@ -54,26 +64,31 @@ class ServerConfig:
     server_version: str = "0.1.0"
     storage: str = attrs.field(validator=_folder)
     """Folder of pheby.db; made with mode 0700 if absent."""
-    max_text_chars: int = attrs.field(default=limits.MAX_TEXT_CHARS, validator=_between(1_000, 1_000_000))
-    max_frame_bytes: int = attrs.field(default=limits.MAX_FRAME_BYTES, validator=_between(16_384, 16_777_216))
-    max_server_frame_bytes: int = attrs.field(
-        default=limits.MAX_SERVER_FRAME_BYTES, validator=_between(1_048_576, 16_777_216)
-    )
-    max_pending_requests: int = attrs.field(default=limits.MAX_PENDING_REQUESTS, validator=_between(1, 1_024))
-    heartbeat_ms: int = attrs.field(default=limits.HEARTBEAT_MS, validator=_between(1_000, 600_000))
-    hello_deadline_ms: int = attrs.field(default=limits.HELLO_DEADLINE_MS, validator=_between(100, 60_000))
-    log_events: int = attrs.field(default=KEEP_EVENTS, validator=_between(100, 10_000_000))
+    max_text_chars: int = _number(limits.MAX_TEXT_CHARS, 1_000, 1_000_000)
+    max_frame_bytes: int = _number(limits.MAX_FRAME_BYTES, 16_384, 16_777_216)
+    max_server_frame_bytes: int = _number(limits.MAX_SERVER_FRAME_BYTES, 1_048_576, 16_777_216)
+    max_pending_requests: int = _number(limits.MAX_PENDING_REQUESTS, 1, 1_024)
+    heartbeat_ms: int = _number(limits.HEARTBEAT_MS, 1_000, 600_000)
+    hello_deadline_ms: int = _number(limits.HELLO_DEADLINE_MS, 100, 60_000)
+    log_events: int = _number(KEEP_EVENTS, 100, 10_000_000)
     """So many events are kept for clients that come back; older ones get a snapshot."""
-    log_ms: int = attrs.field(default=KEEP_MS, validator=_between(60_000, 365 * 24 * 3_600_000))
+    log_ms: int = _number(KEEP_MS, 60_000, 365 * 24 * 3_600_000)
     home_conversation: str = ""
     """Where goes what belongs to no conversation, as things for one that was deleted; "" for a new one."""
-    retention_ms: int = attrs.field(default=RETENTION_MS, validator=_between(60_000, 3_650 * 24 * 3_600_000))
+    retention_ms: int = _number(RETENTION_MS, 60_000, 3_650 * 24 * 3_600_000)
     """So long the files of the agent are kept."""
-    max_file_bytes: int = attrs.field(default=2 * 2**30 + 2**20, validator=_between(0, 2**40))
-    max_files_bytes: int = attrs.field(default=10 * 2**30, validator=_between(0, 2**50))
+    max_file_bytes: int = _number(2 * 2**30 + 2**20, 0, 2**40)
+    max_files_bytes: int = _number(10 * 2**30, 0, 2**50)
     """All kept files together."""
-    outbox_frames: int = attrs.field(default=4_096, validator=_between(64, 1_000_000))
-    outbox_bytes: int = attrs.field(default=8_388_608, validator=_between(2_097_152, 268_435_456))
+    outbox_frames: int = _number(4_096, 64, 1_000_000)
+    outbox_bytes: int = _number(8_388_608, 2_097_152, 268_435_456)
+
+    verbose: bool = attrs.field(default=False, validator=_flag)
+    """Every frame is logged, its content masked: for the development of a client."""
+    log_content: bool = attrs.field(default=False, validator=_flag)
+    """With `verbose`: the content too."""
+    metrics: bool = attrs.field(default=False, validator=_flag)
+    """Whether the counters can be read over HTTP."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_frame_bytes < 6 * self.max_text_chars + 4_096:
@@ -89,3 +104,25 @@ class ServerConfig:
             max_history_limit=Count(limits.MAX_HISTORY_LIMIT),
             max_pending_requests=Count(self.max_pending_requests),
         )
+
+
+OWNER_LIMITS: Final = (
+    "max_text_chars",
+    "max_frame_bytes",
+    "max_server_frame_bytes",
+    "max_pending_requests",
+    "heartbeat_ms",
+    "hello_deadline_ms",
+    "log_events",
+    "max_file_bytes",
+    "max_files_bytes",
+    "outbox_frames",
+    "outbox_bytes",
+)
+"""What the owner of a server may set, beside what has a name of its own."""
+
+
+def bounds(name: str) -> tuple[int, int]:
+    """From where to where a limit may go."""
+    low, high = attrs.fields_dict(ServerConfig)[name].metadata["bounds"]
+    return low, high

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pheby_hermes.config import DEFAULT_HOST, DEFAULT_PORT, PluginConfig, read_config
+from pheby_hermes.config import DEFAULT_HOST, DEFAULT_PORT, KEYS, PluginConfig, examine, read_config
 
 from pheby_protocol.messages.connection import AccessMode
-from pheby_server.config import ConfigError
+from pheby_server.config import OWNER_LIMITS, ConfigError, bounds
 
 SECRET = "0123456789abcdef" * 2
 OTHER = "fedcba9876543210" * 2
@@ -37,14 +37,22 @@ def test_without_settings_it_listens_on_loopback() -> None:
     config = read()
     assert (config.host, config.port, config.path_prefix) == (DEFAULT_HOST, DEFAULT_PORT, "")
     assert config.host == "127.0.0.1"
-    assert config.storage == "/home/owner/.hermes/pheby"
+    assert config.server.storage == "/home/owner/.hermes/pheby"
 
 
 @pytest.mark.parametrize(
-    ("given_host", "host"), [("localhost", "127.0.0.1"), ("::1", "::1"), ("192.168.1.5", "192.168.1.5")]
+    ("given_host", "host"), [("localhost", "127.0.0.1"), ("::1", "::1"), ("127.0.0.2", "127.0.0.2")]
 )
 def test_hosts(given_host: str, host: str) -> None:
     assert read({"host": given_host}).host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "8.8.8.8", "fe80::1"])
+def test_other_machines_may_connect_only_when_that_is_said(host: str) -> None:
+    """R-A4: the setting that allows it is named."""
+    assert "platforms.pheby.extra.public_bind: true" in refusal({"host": host})
+    assert "public_bind" in refusal({"host": host, "public_bind": "true"})
+    assert read({"host": host, "public_bind": True}).host == host
 
 
 @pytest.mark.parametrize("host", ["", " ", "example.org", "127.0.0.1:80", "0", 7, None, "127.0.0.1\0"])
@@ -124,6 +132,199 @@ def test_settings_do_not_show_a_secret() -> None:
     assert SECRET not in repr(read())
 
 
+def test_the_secret_before_the_last_change_still_opens() -> None:
+    """R-M1: while the clients are changed one after the other."""
+    config = read(PHEBY_SECRET_PREVIOUS=OTHER)
+    assert config.authenticator.access([f"Bearer {OTHER}"]) is AccessMode.FULL
+    assert "PHEBY_SECRET_PREVIOUS" in refusal(PHEBY_SECRET_PREVIOUS=SECRET)
+    assert "PHEBY_SECRET_PREVIOUS" in refusal(PHEBY_SECRET_PREVIOUS=OTHER, API_SERVER_KEY=OTHER)
+
+
+@pytest.mark.parametrize("value", ["x" * 201, "a\nb", "a\x1bb"])
+def test_a_home_conversation_is_an_id(value: str) -> None:
+    text = refusal(PHEBY_HOME_CONVERSATION=value)
+    assert "PHEBY_HOME_CONVERSATION" in text
+    assert value not in text
+
+
+# What is known
+
+
+@pytest.mark.parametrize(
+    ("given_key", "hint"),
+    [("prot", "port"), ("Host", "host"), ("retention_day", "retention_days"), ("log-content", "log_content")],
+)
+def test_a_key_that_was_mistyped_gets_the_nearest(given_key: str, hint: str) -> None:
+    """R-K1."""
+    text = refusal({given_key: 1})
+    assert f"platforms.pheby.extra.{given_key} is unknown: did you mean {hint}?" in text
+
+
+def test_an_unknown_key_is_named_with_all_that_are_allowed() -> None:
+    """R-K1."""
+    text = refusal({"zzz": 1})
+    assert "platforms.pheby.extra.zzz is unknown" in text
+    assert "did you mean" not in text
+    assert all(key in text for key in KEYS)
+
+
+@pytest.mark.parametrize("key", ["secret", "PHEBY_SECRET", "api_token"])
+def test_a_secret_in_the_file_is_sent_to_where_it_belongs(key: str) -> None:
+    text = refusal({key: OTHER})
+    assert "environment" in text
+    assert OTHER not in text
+
+
+@pytest.mark.parametrize("key", [SECRET, 7, None, "a b", "x\ny", "x" * 40, ("a",), ""])
+def test_a_key_that_may_be_anything_is_not_repeated(key: object) -> None:
+    """R-L1: nor is a secret that slipped to where a name belongs."""
+    text = refusal({key: 1})  # type: ignore[dict-item]
+    assert "platforms.pheby.extra has a key" in text
+    assert SECRET not in text
+    assert "\n" not in text
+
+
+def test_what_hermes_puts_there_itself_is_not_unknown() -> None:
+    """R-A7: it copies keys of its own into the section."""
+    assert read({"_enabled_explicit": True, "require_mention": False, "allow_from": ["owner"]})
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    text = refusal({"host": "x", "port": -1, "zzz": 1}, PHEBY_SECRET="short", PHEBY_SECRET_MANAGE="short")
+    for named in ("host", "port", "zzz", "PHEBY_SECRET ", "PHEBY_SECRET_MANAGE"):
+        assert named in text
+
+
+def test_every_key_has_a_default_and_is_told() -> None:
+    """R-K1."""
+    found = examine({}, "/home/owner/.hermes", secrets())
+    named = {setting.name.removeprefix("platforms.pheby.extra."): setting.source for setting in found.settings}
+    assert {key: named[key] for key in KEYS if key != "limits"} == dict.fromkeys(set(KEYS) - {"limits"}, "default")
+    assert {f"limits.{name}" for name in OWNER_LIMITS} <= named.keys()
+
+
+def test_two_profiles_share_nothing() -> None:
+    """R-A8."""
+    one, other = read({"limits": {"heartbeat_ms": 5_000}, "verbose": True}), read()
+    assert (one.server.heartbeat_ms, other.server.heartbeat_ms) == (5_000, 30_000)
+    assert (one.server.verbose, other.server.verbose) == (True, False)
+
+
+# Values
+
+
+@pytest.mark.parametrize("key", ["verbose", "log_content", "metrics", "public_bind"])
+@pytest.mark.parametrize("value", [1, 0, "true", "yes", None, []])
+def test_a_switch_is_true_or_false(key: str, value: object) -> None:
+    assert f"platforms.pheby.extra.{key} must be true or false" in refusal({key: value})
+
+
+def test_switches_reach_the_server() -> None:
+    server = read({"verbose": True, "log_content": True, "metrics": True}).server
+    assert (server.verbose, server.log_content, server.metrics) == (True, True, True)
+    assert (read().server.verbose, read().server.log_content, read().server.metrics) == (False, False, False)
+
+
+@pytest.mark.parametrize("name", OWNER_LIMITS)
+def test_every_limit_has_its_bounds(name: str) -> None:
+    """R-K1, R-M2."""
+    low, high = bounds(name)
+    room = {"max_frame_bytes": bounds("max_frame_bytes")[1]}
+    for right in (low, high) if name != "max_frame_bytes" else (high,):
+        assert getattr(read({"limits": room | {name: right}}).server, name) == right
+    for wrong in (low - 1, high + 1, True, str(low), float(high), None):
+        text = refusal({"limits": {name: wrong}})
+        assert f"platforms.pheby.extra.limits.{name} must be an integer from {low} to {high}" in text
+
+
+def test_limits_that_do_not_fit_together_are_named() -> None:
+    assert "platforms.pheby.extra.limits.max_frame_bytes" in refusal({"limits": {"max_text_chars": 1_000_000}})
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 5])
+def test_limits_are_a_mapping(value: object) -> None:
+    assert "platforms.pheby.extra.limits must be a mapping of: max_text_chars" in refusal({"limits": value})
+
+
+def test_an_unknown_limit_is_named() -> None:
+    assert "platforms.pheby.extra.limits.heartbeat is unknown: did you mean heartbeat_ms?" in refusal(
+        {"limits": {"heartbeat": 1}}
+    )
+
+
+@pytest.mark.parametrize("value", [0, 3_651, True, 1.5, "7", None])
+def test_days_are_bounded(value: object) -> None:
+    assert "platforms.pheby.extra.retention_days must be an integer from 1 to 3650" in refusal(
+        {"retention_days": value}
+    )
+
+
+def test_days_reach_the_server() -> None:
+    """R-G4."""
+    assert read({"retention_days": 30}).server.retention_ms == 30 * 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    "url", ["https://pheby.example.org", "http://10.0.0.5:8786", "https://x.example/pheby", "https://[::1]:8786"]
+)
+def test_addresses_for_clients(url: str) -> None:
+    assert read({"public_url": url}).public_url == url
+    assert read({"public_url": url + "/"}).public_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pheby.example.org",
+        "ftp://x",
+        "https://",
+        "https://:80",
+        "https://owner:password@x",
+        "https://x?secret=1",
+        "https://x#y",
+        "https://x y",
+        "https://x:99999",
+        "https://[::1",
+        "https://x\n",
+        "https://" + "x" * 600,
+        5,
+        None,
+    ],
+)
+def test_an_address_holds_nothing_else(url: object) -> None:
+    text = refusal({"public_url": url})
+    assert "platforms.pheby.extra.public_url must be" in text
+    assert "password" not in text
+
+
+def test_proxies() -> None:
+    """R-M1: who may say for whom it asks."""
+    assert [str(network) for network in read().trusted_proxies] == ["127.0.0.1/32", "::1/128"]
+    assert read({"trusted_proxies": []}).trusted_proxies == ()
+    given = ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]
+    assert [str(network) for network in read({"trusted_proxies": given}).trusted_proxies] == [
+        "10.0.0.0/8",
+        "192.168.1.7/32",
+        "fd00::/8",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["10.0.0.1", ["x"], [7], [None], {"a": 1}, None, ["10.0.0.1/8"], ["0.0.0.0/0"], ["::/0"], ["10.0.0.1"] * 33],
+)
+def test_proxies_are_addresses_or_networks(value: object) -> None:
+    assert "platforms.pheby.extra.trusted_proxies must be a list" in refusal({"trusted_proxies": value})
+
+
+def test_a_relative_folder_is_in_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never where Hermes happens to be started."""
+    monkeypatch.setenv("HOME", "/home/owner")
+    assert read({"storage": "elsewhere"}).server.storage == "/home/owner/.hermes/elsewhere"
+    assert read({"storage": "/var/pheby"}).server.storage == "/var/pheby"
+    assert read({"storage": "~/pheby"}).server.storage == "/home/owner/pheby"
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -131,7 +332,7 @@ anything = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["host", "port", "storage", "path_prefix", "other"]), anything))
+@given(st.dictionaries(st.sampled_from([*KEYS, "other"]), anything))
 def test_any_settings_are_accepted_or_refused_by_name(extra: dict[str, Any]) -> None:
     """A file that a person wrote may hold anything: nothing but ConfigError may come of it."""
     refused = ""
@@ -141,6 +342,6 @@ def test_any_settings_are_accepted_or_refused_by_name(extra: dict[str, Any]) -> 
         refused = str(failure)
     else:
         assert 0 <= config.port <= 65_535
-        assert config.storage.strip()
+        assert config.server.storage.startswith("/")
     assert SECRET not in refused
     assert not refused or any(f"platforms.pheby.extra.{key}" in refused for key in extra)
