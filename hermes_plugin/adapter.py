@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os.path
 import secrets
 import time
@@ -15,6 +14,8 @@ from urllib.parse import unquote
 from pheby_server import Server
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.config import ConfigError
+from pheby_server.logs import log_of
+from pheby_server.logs import secrets as kept_secrets
 from pheby_server.ports import AgentFile, HermesFeatures
 from pheby_server.stores import StoreError, StoreUnavailableError
 
@@ -30,7 +31,7 @@ from .relay import Relay
 from .tool_calls import redactor
 from .typed import neutralise
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 OWNER = "owner"
 INTERRUPT_SECONDS = 0.3
@@ -56,6 +57,7 @@ class PhebyAdapter(BasePlatformAdapter):
         # Bound here: in a gateway for several profiles, only now is this the right one.
         self._home = _hermes.home()
         self._version = _hermes.version()
+        kept_secrets.keep([_hermes.read_secret("API_SERVER_KEY")])
         self._settings: PluginConfig | ConfigError
         try:
             self._settings = read_config(self._extra, str(self._home), _hermes.read_secret)
@@ -79,15 +81,14 @@ class PhebyAdapter(BasePlatformAdapter):
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:
         if isinstance(self._settings, ConfigError):
-            log.error("config.refused: %s", self._settings)
+            log.error("config.refused", extra={"problems": str(self._settings)})
             self._set_fatal_error("pheby_config", str(self._settings), retryable=False)
             return False
         try:
             await self._stop()
             await self._start(self._settings)
-        except Exception as failure:  # noqa: BLE001 - whatever it is, Hermes tries again and the other platforms live
-            # The type alone: the text of either may hold a path.
-            log.error("connect.failed: %s", type(failure).__name__)
+        except Exception as failure:
+            log.error("connect.failed", exc_info=failure)
             await self._stop()
             self._set_fatal_error("pheby_listen", f"cannot listen: {type(failure).__name__}", retryable=True)
             return False
@@ -130,8 +131,8 @@ class PhebyAdapter(BasePlatformAdapter):
         try:
             await self._stop()
             await self._start(settings)
-        except Exception as failure:  # noqa: BLE001 - as in connect
-            log.error("restart.failed: %s", type(failure).__name__)
+        except Exception as failure:
+            log.error("restart.failed", exc_info=failure)
             self._set_fatal_error("pheby_store", f"cannot restart: {type(failure).__name__}", retryable=True)
 
     async def _stop(self) -> None:

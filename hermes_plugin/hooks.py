@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from . import _hermes
 from .bounds import bounded
-
-log = logging.getLogger(__name__)
 
 HOOKS: Final = (
     "api_request_error",
@@ -76,8 +73,11 @@ class HookRelay:
                 chat_id = _hermes.session_chat_id() if _hermes.session_platform() == "pheby" else ""
                 for listener in list(self._listeners):
                     listener.take_hook(name, plain, chat_id)
-            except Exception as failure:
-                log.warning("hook.failed", exc_info=failure)
+            except Exception as failure:  # noqa: BLE001 - whatever it is
+                # Here alone: most processes that load the plugin never need the core.
+                from pheby_server.logs import log_of
+
+                log_of(__name__).warning("hook.failed", exc_info=failure)
 
         callback.__name__ = f"pheby_{name}"
         return callback

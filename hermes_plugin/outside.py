@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os.path
 import re
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from pheby_protocol.messages.message import MessageRole, Origin
 from pheby_server.config import ConfigError
+from pheby_server.logs import kind, log_of
 from pheby_server.ports import AgentFile, Delivery
 from pheby_server.spool import leave as leave_in
 from pheby_server.spool import spool_of
@@ -21,7 +21,7 @@ from .chats import conversation_of
 from .config import storage
 from .drafts import clean_text
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _CRON_HEADER = re.compile(r"Cronjob Response: [^\n]*\n\(job_id: [^\n]*\)\n-")
 
@@ -43,8 +43,7 @@ async def leave(platform_config: Any, chat_id: str, message: str, files: Iterabl
             return {"success": True, "message_id": "nothing"}
         key = await asyncio.to_thread(leave_in, folder, conversation_of(chat_id), delivery)
     except (OSError, ConfigError) as failure:
-        # The type alone: its text may hold a path.
-        log.error("spool.not_left: %s", type(failure).__name__)
+        log.error("spool.not_left", extra={"error": kind(failure)})
         return {"error": "Pheby could not store the message"}
     return {"success": True, "message_id": key}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +18,9 @@ from pheby_protocol.states import ATTACHMENT, AttachmentEvent, AttachmentState
 
 from .boundary import RequestError, sendable
 from .file_store import FileRefusedError, FileStore, Refusal, StoredFile, safe_name
+from .logs import log_of
 from .media_types import INLINE_IMAGES
+from .metrics import Metrics
 from .opened_file import OpenedFile
 from .ports import AgentFile, Clock, IdSource, Timer
 from .sequencer import Change, Sequencer
@@ -37,7 +38,7 @@ from .stores import (
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 FILES_AT_ONCE: Final = 2
 """So many are copied at the same time; the others wait."""
@@ -90,6 +91,7 @@ class AttachmentDesk:
         ids: IdSource,
         retention_ms: int,
         quota_bytes: int,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._files = files
@@ -99,6 +101,7 @@ class AttachmentDesk:
         self._ids = ids
         self._retention_ms = retention_ms
         self._quota_bytes = quota_bytes
+        self._metrics = metrics or Metrics()
         self._threads = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="pheby-files")
         self._being_made: set[AttachmentId] = set()
         self.changing = asyncio.Lock()
@@ -138,6 +141,7 @@ class AttachmentDesk:
             adopt = partial(self._files.adopt, file.path, name, shown, room, spooled=file.spooled)
             stored = await self._in_thread(adopt)
         except FileRefusedError as failure:
+            self._metrics.attachments["refused"] += 1
             log.warning("attachment.refused", extra={"reason": failure.reason.value})
             await self._store.transact(file_is_gone(name))
             raise
@@ -157,7 +161,6 @@ class AttachmentDesk:
         events = tuple(
             partial(AttachmentCreated, conversation_id=message.conversation_id, attachment=item) for item in new
         )
-        log.info("attachment.created", extra={"count": len(new)})
         return attrs.evolve(message, attachments=(*message.attachments, *new)), Change(events, writes)
 
     def _described(self, message: Message, taken: Taken) -> Attachment:
@@ -203,7 +206,10 @@ class AttachmentDesk:
             partial(self._files.open, found.attachment_id, found.size, found.sha256, kept.seal)
         )
         if file is None:
-            log.error("attachment.not_the_copy: a file is missing, or is not the one that was made")
+            log.error(
+                "attachment.not_the_copy: it is missing, or is not the one that was made",
+                extra={"attachment_id": attachment_id},
+            )
             raise RequestError(ErrorCode.EXPIRED, "The file has expired.")
         return OpenedFile(found, file)
 
@@ -229,6 +235,7 @@ class AttachmentDesk:
     async def _delete(self, name: AttachmentId) -> None:
         await self._in_thread(partial(self._files.remove, name))
         await self._store.transact(file_is_gone(name))
+        log.info("attachment.deleted", extra={"attachment_id": name})
 
     async def _expire(self) -> None:
         """Expire what is due, then wait for the next."""
@@ -256,7 +263,6 @@ class AttachmentDesk:
                 change = await self._shown_as(attachment)
                 event = partial(AttachmentExpired, conversation_id=attachment.conversation_id, attachment=attachment)
                 await self._sequencer.log(change + Change((event,), (save_attachment(attachment, seal),)))
-            log.info("attachment.expired")
         await self._delete(attachment.attachment_id)
 
     async def _shown_as(self, attachment: Attachment) -> Change:

@@ -5,7 +5,6 @@ Nothing of an exception's text reaches a client unless it was written for one.
 
 from __future__ import annotations
 
-import logging
 import re
 
 from pheby_protocol.connection import error
@@ -13,9 +12,10 @@ from pheby_protocol.errors import ErrorCode
 from pheby_protocol.ids import RequestId
 from pheby_protocol.messages.connection import Error, ErrorDetails
 
+from .logs import log_of
 from .ports import Unavailable
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _UNSENDABLE = re.compile("[\ud800-\udfff\x00]")
 

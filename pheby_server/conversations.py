@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import unicodedata
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from pheby_protocol.messages.conversation import (
 from pheby_protocol.messages.message import Message
 
 from .boundary import RequestError, sendable
+from .logs import log_of
 from .ports import Clock, HermesConversation, HermesPort, IdSource, TitleTaken
 from .sequencer import Change, Sequencer
 from .stores import (
@@ -39,7 +39,7 @@ from .stores import (
     save_tombstone,
 )
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _REFRESH_SECONDS = 5.0
 _TAKEN_AT_ONCE = 500

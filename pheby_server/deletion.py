@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final, Protocol
 
 from pheby_protocol.ids import ConversationId
 
+from .logs import log_of
 from .ports import HermesPort
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 FIRST_RETRY_SECONDS: Final = 2.0
 LONGEST_RETRY_SECONDS: Final = 300.0
@@ -114,6 +114,10 @@ class DeletionDesk:
                 await self._conversations.forgotten(conversation_id)
                 return
             except Exception as failure:
-                log.warning("conversation.not_forgotten: will be tried again", exc_info=failure)
+                log.warning(
+                    "conversation.not_forgotten: will be tried again",
+                    exc_info=failure,
+                    extra={"conversation_id": conversation_id},
+                )
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, LONGEST_RETRY_SECONDS)

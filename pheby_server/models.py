@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, ExitStack
@@ -20,10 +19,11 @@ from pheby_protocol.messages.conversation import Conversation
 from pheby_protocol.messages.model import ModelChanged, ModelChoice, ReasoningChanged
 
 from .boundary import RequestError
+from .logs import log_of
 from .ports import Clock, EffortOffer, HermesPort, ModelOffer, Unavailable
 from .sequencer import Change, Sequencer
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -19,11 +18,12 @@ from pheby_protocol.states import ClarificationEvent as Event
 from pheby_protocol.states import ClarificationState as State
 
 from .boundary import RequestError
+from .logs import log_of
 from .ports import Clock, HermesPort, IdSource
 from .sequencer import Change, Sequencer
 from .stores import Statement, Store
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 P = TypeVar("P", Approval, Clarification)
 A = TypeVar("A")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
@@ -53,6 +52,7 @@ from pheby_protocol.states import (
 from .attachments import Taken, not_attached
 from .boundary import RequestError, sendable
 from .file_store import FileRefusedError
+from .logs import log_of
 from .ports import (
     AgentFile,
     ApprovalPrompt,
@@ -90,7 +90,7 @@ from .stores import (
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 CHECKPOINT_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.25
@@ -515,7 +515,7 @@ class RunDesk:
             taken = await self._take_in(lane, send)
         except Exception as failure:
             # It may have reached the run: never sent again by itself.
-            log.error("send.steering_failed", exc_info=failure)
+            log.error("send.steering_failed", exc_info=failure, extra=_about(send))
             taken = None
         cancelled, lane.steering, lane.steering_cancelled = lane.steering_cancelled, None, False
         if taken is None:
@@ -550,7 +550,7 @@ class RunDesk:
         try:
             await self._sequencer.log(self._messages.updated(send.message) + change, durable=True)
         except Exception as failure:
-            log.warning("send.not_steered", exc_info=failure)
+            log.warning("send.not_steered", exc_info=failure, extra=_about(send))
             self._not_given(send, *before)
             return False
         words = HandOver(
@@ -668,7 +668,7 @@ class RunDesk:
         try:
             await self._port.interrupt_subagent(conversation_id, key)
         except Exception as failure:
-            log.error("interrupt.failed", exc_info=failure)
+            log.error("interrupt.failed", exc_info=failure, extra={"conversation_id": conversation_id})
 
     def receipt(self, client_message_id: ClientMessageId) -> Receipt:
         """What became of a send. Raises RequestError not_found when it was never admitted."""
@@ -747,7 +747,7 @@ class RunDesk:
             await self._port.interrupt(conversation_id)
         except Exception as failure:
             # The run is ended for the clients all the same.
-            log.error("interrupt.failed", exc_info=failure)
+            log.error("interrupt.failed", exc_info=failure, extra={"conversation_id": conversation_id})
 
     def _give_up(self, lane: _Lane, run_id: RunId) -> None:
         """Hermes does not end a cancelled run: end it for the clients. The lane is free when Hermes is."""
@@ -755,7 +755,7 @@ class RunDesk:
         run = self._current_run(lane)
         if run is None or run.run_id != run_id:
             return
-        log.warning("run.cancel_slow: ended for the clients, Hermes goes on")
+        log.warning("run.cancel_slow: ended for the clients, Hermes goes on", extra={"run_id": run_id})
         if lane.run is not None:
             self.run_ended(lane.conversation_id, RunResult(outcome=Outcome.CANCELLED))
         elif lane.handed is not None:
@@ -900,11 +900,12 @@ class RunDesk:
                             context="\n\n".join(note.text[:NOTE_CHARS] for note in notes),
                         )
                     )
+                    log.info("send.handed_over", extra=_about(send))
                     return
                 except Unavailable:
                     await asyncio.sleep(RETRY_SECONDS)
         except Exception as failure:
-            log.error("hand_over.failed", exc_info=failure)
+            log.error("hand_over.failed", exc_info=failure, extra=_about(send))
             self.run_lost(lane.conversation_id, send.message.message_id)
 
     async def _unknown_to_model(self, conversation_id: ConversationId) -> list[Message]:
@@ -984,7 +985,7 @@ class RunDesk:
         change = self._conversations.ensure(conversation_id)
         lane = self._lane(conversation_id)
         if lane.run is not None:
-            log.warning("run.overlap: the run before is ended")
+            log.warning("run.overlap: the run before is ended", extra={"run_id": lane.run.run_id})
             self.run_ended(conversation_id, RunResult(outcome=Outcome.CANCELLED))
             lane = self._lane(conversation_id)
         now = Time(self._clock.now_ms())
@@ -1013,7 +1014,7 @@ class RunDesk:
         message_id = self._messages.new_message_id()
         lane = self._lanes.get(conversation_id)
         if lane is None or lane.run is None:
-            log.warning("text.late: a text without a run is dropped")
+            log.warning("text.late: a text without a run is dropped", extra={"conversation_id": conversation_id})
             return message_id
         if lane.streaming is not None:
             self.message_ended(lane.streaming, interim=True)
@@ -1415,6 +1416,10 @@ _INTERNAL: Final = RunErrorCode.INTERNAL
 
 async def _nothing(_: ConversationId) -> None:
     """What there is to prepare by default."""
+
+
+def _about(send: _Send) -> dict[str, object]:
+    return {"conversation_id": send.message.conversation_id, "message_id": send.message.message_id}
 
 
 def _declared(shown: str, answer: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -15,6 +14,7 @@ from pheby_protocol.ids import Seq, Time
 from pheby_protocol.messages._base import LoggedEvent, TransientEvent
 
 from .event_log import EventLog
+from .logs import log_of
 from .ports import Clock
 from .stores import (
     LoggedFrame,
@@ -27,7 +27,7 @@ from .stores import (
     append_events,
 )
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
@@ -40,7 +39,10 @@ from .conversations import ConversationDesk
 from .deletion import DeletionDesk
 from .event_log import EventLog
 from .file_store import FileStore
+from .logs import log_of, secrets
+from .metrics import Measure, Metrics, measures
 from .models import ModelDesk
+from .observer import observe
 from .ports import Clock, GatewayEvents, HermesFeatures, HermesPort, IdSource
 from .runs import RunDesk
 from .sequencer import Published, Sequencer
@@ -53,7 +55,7 @@ from .system import RandomIds, SystemClock
 from .tools import ToolDesk
 from .transcript import Transcript
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 DRAIN_SECONDS = 2.0
 MAX_REPLAYS = 8
@@ -62,6 +64,8 @@ REPLAY_BYTES = 262_144
 """Of events that are read at once, and of one batch."""
 RECONNECT_AFTER_MS = 2_000
 _SNAPSHOT_SHARE = 0.8
+_ABNORMAL = 1006
+"""What RFC 6455 calls a connection that ended without a close frame."""
 
 
 class Phase(StrEnum):
@@ -97,6 +101,8 @@ class Server:
     ) -> None:
         self.config = config
         self.authenticator = authenticator
+        secrets.keep(authenticator.values())
+        self.metrics = Metrics()
         self.clock: Clock = clock or SystemClock()
         self.phase = Phase.STARTING
         self._port = port
@@ -171,6 +177,7 @@ class Server:
             self._ids,
             config.retention_ms,
             config.max_files_bytes,
+            self.metrics,
         )
         undo.push_async_callback(self.attachments.stop)
         self.tools = ToolDesk(self._store, self.conversations, self.transcript, self.clock, self._ids)
@@ -202,7 +209,7 @@ class Server:
             self.config.max_text_chars,
         )
         self.deletions = DeletionDesk(self._port, self.conversations, self.runs, self.transcript, self.attachments)
-        self.spool = SpoolDesk(config.storage, self.runs.deliver, self.clock)
+        self.spool = SpoolDesk(config.storage, self.runs.deliver, self.clock, self.metrics)
         self.transcript.take_in = self.spool.take_in
         self.models = ModelDesk(self._sequencer, self._port, self.conversations, self.runs, self.clock)
         self.runs.prepare, self.runs.on_began_anew = self.models.prepare, self.models.began_anew
@@ -257,27 +264,50 @@ class Server:
 
     def open_session(self, access_mode: AccessMode) -> Session:
         """A session for a connection whose secret was right."""
-        session = Session(self, self.config, self.clock, ConnectionId(self._ids.token()), access_mode)
+        session = Session(self, self.config, self.clock, ConnectionId(self._ids.token()), access_mode, self.metrics)
+        self.metrics.connections += 1
         self._sessions.add(session)
         self._all_gone.clear()
-        log.info("client.connected", extra={"connection_id": session.connection_id})
+        log.info("client.connected", extra={"connection_id": session.connection_id, "access_mode": access_mode.value})
         if self.phase is not Phase.SERVING:
             # The upgrade took until after the stop.
             session.close(CloseCode.GOING_AWAY)
         return session
 
-    def closed(self, session: Session) -> None:
-        """The transport has written a session's last frame."""
+    def refused(self, peer: str | None) -> None:
+        """A request did not have the secret."""
+        self.metrics.authentication_failures += 1
+        log.warning("authentication.failed", extra={"peer": peer})
+
+    def closed(self, session: Session, close_code: int | None = None) -> None:
+        """The transport has written a session's last frame; the code that the client closed with, if it did."""
+        if session not in self._sessions:
+            return
         self._sessions.discard(session)
+        code = session.close_code or close_code or _ABNORMAL
+        self.metrics.closes[code] += 1
+        self.metrics.outbox_bytes = max(self.metrics.outbox_bytes, session.outbox_bytes)
+        log.info("client.disconnected", extra={"connection_id": session.connection_id, "close_code": code})
         if not self._sessions:
             self._all_gone.set()
+
+    def measures(self) -> Sequence[Measure]:
+        """What was counted, and how things are now."""
+        waiting = max((session.outbox_bytes for session in self._sessions), default=0)
+        return measures(self.metrics, open_connections=len(self._sessions), outbox_bytes=waiting)
 
     # For sessions
 
     def greet(self, session: Session, hello: Hello, version: int) -> None:
         log.info(
             "client.hello",
-            extra={"connection_id": session.connection_id, "client": hello.client.name, "version": version},
+            extra={
+                "connection_id": session.connection_id,
+                "device_id": hello.client.device_id,
+                "client": hello.client.name,
+                "client_version": hello.client.version,
+                "protocol_version": version,
+            },
         )
         self._replace(hello.client.device_id, session)
         self._sequencer.at_this_point(lambda seq: self._take_in(session, hello, version, seq))
@@ -296,6 +326,7 @@ class Server:
                 session.close(CloseCode.REPLACED)
 
     def _publish(self, published: Published) -> None:
+        observe(published.event, self.metrics)
         for session in list(self._live):
             session.send_live(published.event, published.frame)
 
@@ -313,6 +344,7 @@ class Server:
     def _welcome(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
         features = self._port.features
         resumed = self._log.reaches(hello.resume)
+        self.metrics.resumes["replay" if resumed else "snapshot"] += 1
         session.send(
             Welcome(
                 id=hello.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
 
 from pheby_protocol import limits
@@ -18,10 +17,13 @@ from pheby_protocol.version import SUPPORTED_VERSIONS, choose
 
 from .boundary import to_error
 from .config import ServerConfig
+from .logs import log_of
+from .masked import masked
+from .metrics import Metrics
 from .outbox import Close, Outbox
 from .ports import Clock, Timer
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 
 class Host(Protocol):
@@ -41,32 +43,50 @@ class Session:
     """Fed by a transport: `receive_text`, `receive_binary`, `lost`; drained by it with `next_frame`."""
 
     def __init__(
-        self, host: Host, config: ServerConfig, clock: Clock, connection_id: ConnectionId, access_mode: AccessMode
+        self,
+        host: Host,
+        config: ServerConfig,
+        clock: Clock,
+        connection_id: ConnectionId,
+        access_mode: AccessMode,
+        metrics: Metrics | None = None,
     ) -> None:
         self._host = host
         self._config = config
         self._connection = Connection(Role.SERVER, config.max_frame_bytes)
         self._outbox = Outbox(config.outbox_frames, config.outbox_bytes)
+        self._metrics = metrics or Metrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hello_timer: Timer | None = clock.call_later(config.hello_deadline_ms / 1_000, self._hello_missed)
         self.connection_id = connection_id
         self.access_mode = access_mode
         self.device_id: DeviceId | None = None
         self.client_name = ""
+        self.close_code: CloseCode | None = None
+        """What this side closed with."""
 
     @property
     def state(self) -> ConnectionState:
         return self._connection.state
 
+    @property
+    def outbox_bytes(self) -> int:
+        """The most that has waited for this client."""
+        return self._outbox.peak_bytes
+
     # From the transport
 
     def receive_text(self, text: str) -> None:
         """Take one text frame."""
+        size = self._metrics.frame("in", text)
+        if self._config.verbose:
+            log.info("frame.received", extra=self._about(text, size))
         if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
             return
         try:
             message = self._connection.receive_text(text)
         except ProtocolError as failure:
+            # Its text names fields and expectations, never a value.
             log.info("frame.refused", extra={"connection_id": self.connection_id, "cause": str(failure)})
             if failure.reply is not None:
                 # The connection may be closing already: the error announces it.
@@ -92,7 +112,12 @@ class Session:
 
     async def next_frame(self) -> str | Close:
         """The next frame to write; Close is the last."""
-        return await self._outbox.get()
+        frame = await self._outbox.get()
+        if not isinstance(frame, Close):
+            size = self._metrics.frame("out", frame)
+            if self._config.verbose:
+                log.info("frame.sent", extra=self._about(frame, size))
+        return frame
 
     # From the server
 
@@ -113,7 +138,7 @@ class Session:
     def send_live(self, event: Event, frame: str) -> None:
         """Queue a live event, encoded once for all sessions; a client too far behind is closed and resumes later."""
         if not self._outbox.put_live(frame):
-            log.warning("client.too_slow", extra={"connection_id": self.connection_id})
+            log.warning("client.too_slow: it is cut off, and resumes", extra={"connection_id": self.connection_id})
             self._end(CloseCode.TOO_SLOW, discard=True)
         else:
             self._connection.sent(event)
@@ -126,10 +151,15 @@ class Session:
 
     # Inside
 
+    def _about(self, frame: str, size: int) -> dict[str, object]:
+        shown = frame if self._config.log_content else masked(frame)
+        return {"connection_id": self.connection_id, "bytes": size, "frame": shown}
+
     def _end(self, code: CloseCode, reason: str = "", *, discard: bool = False) -> None:
         if self.state is not ConnectionState.CLOSED:
             self._connection.close()
         self._stop_hello_timer()
+        self.close_code = self.close_code or code
         self._outbox.close(code, reason[: limits.MAX_CLOSE_REASON_BYTES // 4], discard=discard)
         self._host.gone(self)
 
@@ -170,6 +200,8 @@ class Session:
             answer = await self._host.answer(self, request)
         except Exception as failure:  # noqa: BLE001 - the boundary
             answer = to_error(failure, request.id)
+            refused = {"connection_id": self.connection_id, "request": request.type, "code": answer.code.value}
+            log.info("request.refused", extra=refused)
         self._send_answer(answer, request.id)
 
     def _send_answer(self, answer: Message, request_id: RequestId) -> None:

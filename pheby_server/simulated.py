@@ -7,7 +7,6 @@ stored when the run begins, a text's row when the text is whole, nothing stored 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -21,6 +20,7 @@ from pheby_protocol.messages.model import Model, ModelChoice, Provider
 from pheby_protocol.messages.run import RunErrorCode, RunReason
 
 from .boundary import sendable
+from .logs import log_of
 from .ports import (
     AgentFile,
     ApprovalPrompt,
@@ -44,7 +44,7 @@ from .ports import (
     Unavailable,
 )
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 
 @attrs.frozen

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import os
 import secrets
 import shutil
@@ -25,11 +24,13 @@ from pheby_protocol.ids import ConversationId, MessageId, is_id
 from pheby_protocol.messages.message import MessageRole, Origin
 
 from .boundary import sendable
+from .logs import log_of
+from .metrics import Metrics
 from .ports import AgentFile, Clock, Delivery, Timer
 
 Deliver = Callable[[ConversationId, Delivery], Awaitable[MessageId]]
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 LOOK_SECONDS: Final = 1.0
 MAX_ENTRY_BYTES: Final = 16 * 1_048_576
@@ -50,10 +51,11 @@ class Entry:
 class SpoolDesk:
     """Looks into the spool every second, and whenever it is asked to."""
 
-    def __init__(self, storage: str, deliver: Deliver, clock: Clock) -> None:
+    def __init__(self, storage: str, deliver: Deliver, clock: Clock, metrics: Metrics | None = None) -> None:
         self._folder = spool_of(storage)
         self._deliver = deliver
         self._clock = clock
+        self._metrics = metrics or Metrics()
         self._turn = asyncio.Lock()
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -76,6 +78,8 @@ class SpoolDesk:
                     for entry in entries:
                         await self._deliver(entry.conversation_id, entry.delivery)
                         await asyncio.to_thread(taken, self._folder, entry)
+                        self._metrics.spool_entries += 1
+                        log.info("spool.taken_in", extra={"conversation_id": entry.conversation_id})
             except Exception as failure:
                 log.warning("spool.not_taken: will be tried again", exc_info=failure)
 

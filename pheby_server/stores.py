@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -41,6 +40,7 @@ from pheby_protocol.messages.run import Run
 from pheby_protocol.messages.tool import ToolCall
 from pheby_protocol.states import MessageState, ReceiptState
 
+from .logs import log_of
 from .ports import Unavailable
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ Statement = Callable[[sqlite3.Connection], T]
 """Something to do with the database, on the store's thread."""
 Write = Statement[object]
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _MIGRATIONS: Final = (
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Final, Protocol
 
@@ -14,11 +13,12 @@ from pheby_protocol.messages.run import Run, RunReason, RunStarted, RunUpdated
 from pheby_protocol.states import RUN, RunEvent, RunState
 
 from .boundary import sendable
+from .logs import log_of
 from .ports import Clock, IdSource, Outcome, RunResult, SubagentStart, ToolResult, ToolStart
 from .sequencer import Change
 from .stores import save_run
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 MAX_OPEN: Final = 64
 MAX_DESCRIPTION_CHARS: Final = 200
@@ -65,7 +65,7 @@ class SubagentDesk:
         if start.key in self._open:
             return Change()
         if len(self._open) >= MAX_OPEN:
-            log.warning("subagent.not_shown: %d work already", MAX_OPEN)
+            log.warning("subagent.not_shown: too many work already", extra={"open": MAX_OPEN})
             return Change()
         parent = active if start.parent is None else self._open.get(start.parent)
         now = Time(self._clock.now_ms())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ from pheby_protocol.messages.tool import ToolCall
 from pheby_protocol.states import MessageState
 
 from .boundary import RequestError, sendable
+from .logs import log_of
 from .ports import Clock, HermesMessage, HermesPort, IdSource, LiveMessage
 from .sequencer import Change, Sequencer
 from .stores import (
@@ -48,7 +48,7 @@ from .stores import (
     save_message,
 )
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _GAP = 1_024
 """Between neighbours, so that a row that turns up later still finds a position."""
@@ -417,7 +417,7 @@ class Transcript:
     def _place(self, conversation_id: ConversationId, rows: Sequence[HermesMessage], low: int, high: int) -> Change:
         step = (high - low) // (len(rows) + 1)
         if step < 1:
-            log.warning("history.no_room: %d rows stay out of the history", len(rows))
+            log.warning("history.no_room: some rows stay out of it", extra={"rows": len(rows)})
             return Change()
         change = Change()
         for number, row in enumerate(rows, 1):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pheby_server.logs import repeats
+
 LINES = ("simulated", "0.19", "0.22", "0.19-defaults", "0.22-defaults")
 
 
@@ -24,3 +26,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stack" in metafunc.fixturenames:
         lines = metafunc.config.getoption("--line") or ["simulated"]
         metafunc.parametrize("stack", lines, indirect=True, scope="session")
+
+
+@pytest.fixture(autouse=True)
+def _every_line_is_news() -> None:
+    """What another test has logged a moment ago is not left out here."""
+    repeats.forget()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import io
-import logging
 import re
 from collections.abc import Callable
 from http import HTTPStatus
@@ -18,13 +16,15 @@ from pheby_protocol.errors import ErrorCode, HttpCode
 from pheby_protocol.ids import is_id
 from pheby_protocol.messages.attachment import Attachment
 from pheby_server.boundary import RequestError
+from pheby_server.logs import kind, log_of
+from pheby_server.metrics import Metrics
 from pheby_server.opened_file import Files, OpenedFile
 
 from .file_names import content_disposition
 from .ranges import Asked, Plan, as_http_date, plan
 from .responses import refusal, unavailable
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 MAX_DOWNLOADS: Final = 32
 """At the same time; each holds a file open."""
@@ -49,9 +49,10 @@ class _ShortFileError(Exception):
 class Downloads:
     """The downloads of one listener."""
 
-    def __init__(self, files: Callable[[], Files], now_ms: Callable[[], int]) -> None:
+    def __init__(self, files: Callable[[], Files], now_ms: Callable[[], int], metrics: Metrics | None = None) -> None:
         self._files = files
         self._now_ms = now_ms
+        self._metrics = metrics or Metrics()
         self._running: set[asyncio.Task[object]] = set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -85,7 +86,7 @@ class Downloads:
             status_and_code = _REFUSALS.get(refused.code)
             return refusal(*status_and_code) if status_and_code else unavailable()
         except Exception as failure:  # noqa: BLE001 - its text may hold a path, which belongs in no log
-            log.error("attachment.failed", extra={"attachment_id": attachment_id, "error": _kind(failure)})
+            log.error("attachment.failed", extra={"attachment_id": attachment_id, "error": kind(failure)})
             return unavailable()
         with opened.file:
             return await self._serve(request, opened)
@@ -109,12 +110,8 @@ class Downloads:
                 headers = {"Content-Range": f"bytes */{attachment.size}", "Accept-Ranges": "bytes"}
                 return refusal(planned.status, HttpCode.INVALID_RANGE, headers)
         headers = caching | {"Last-Modified": as_http_date(modified)} | _describing(attachment, planned)
-        return await _send(request, web.StreamResponse(status=planned.status, headers=headers), opened, planned)
-
-
-def _kind(failure: Exception) -> str:
-    number = failure.errno if isinstance(failure, OSError) else None
-    return type(failure).__name__ if number is None else f"{type(failure).__name__} {errno.errorcode.get(number)}"
+        response = web.StreamResponse(status=planned.status, headers=headers)
+        return await _send(request, response, opened, planned, self._metrics)
 
 
 def _asked(request: web.Request) -> Asked:
@@ -157,20 +154,20 @@ def _describing(attachment: Attachment, planned: Plan) -> dict[str, str]:
 
 
 async def _send(
-    request: web.Request, response: web.StreamResponse, opened: OpenedFile, planned: Plan
+    request: web.Request, response: web.StreamResponse, opened: OpenedFile, planned: Plan, metrics: Metrics
 ) -> web.StreamResponse:
     about = {"attachment_id": opened.attachment.attachment_id, "status": planned.status.value, "bytes": planned.length}
     try:
         await response.prepare(request)
         if request.method == "GET":
-            await _send_bytes(request, response, opened.file, planned)
+            await _send_bytes(request, response, opened.file, planned, metrics)
         await response.write_eof()
         log.info("attachment.sent", extra=about)
     except (ConnectionError, TimeoutError) as cut:
-        log.info("attachment.cut_off", extra=about | {"error": _kind(cut)})
+        log.info("attachment.cut_off", extra=about | {"error": kind(cut)})
         _abort(request)
     except (OSError, _ShortFileError) as failure:
-        log.warning("attachment.failed", extra=about | {"error": _kind(failure)})
+        log.warning("attachment.failed", extra=about | {"error": kind(failure)})
         _abort(request)
     except asyncio.CancelledError:
         _abort(request)
@@ -184,13 +181,16 @@ def _abort(request: web.Request) -> None:
         request.transport.abort()
 
 
-async def _send_bytes(request: web.Request, response: web.StreamResponse, file: io.FileIO, planned: Plan) -> None:
+async def _send_bytes(
+    request: web.Request, response: web.StreamResponse, file: io.FileIO, planned: Plan, metrics: Metrics
+) -> None:
     start, end = planned.start, planned.start + planned.length
     while start < end:
         async with asyncio.timeout(STALL_SECONDS):
             sent = await _send_slice(request, response, file, start, min(SLICE_BYTES, end - start))
         if sent == 0:
             raise _ShortFileError
+        metrics.attachment_bytes += sent
         start += sent
 
 

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Final
 
 from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from pheby_protocol.errors import HttpCode
 from pheby_protocol.messages.connection import AccessMode
+from pheby_server.logs import log_of
+from pheby_server.metrics import CONTENT_TYPE, as_json, as_text
 from pheby_server.server import Phase, Server
 
 from .attachments import Downloads
 from .responses import refusal, unavailable
 from .websocket import serve_socket
 
-log = logging.getLogger(__name__)
-_http_log = logging.getLogger(f"{__name__}.http")
+log = log_of(__name__)
+_http_log = log_of(f"{__name__}.http")
 
 _SHUTDOWN_SECONDS: Final = 1.0
 _MAX_HEADER_BYTES: Final = 32_768
 """Of one header line. A secret of any sensible length is compared and refused with 401; aiohttp's bound says 400."""
+_FRESH: Final = {"Cache-Control": "no-store"}
 _OK: Final = '{"status":"ok"}'
-
-
-def _without_content(record: logging.LogRecord) -> bool:
-    # What aiohttp says of a malformed request holds the malformed line, which may be the one with the secret.
-    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
-        record.exc_info = None
-    return True
-
-
-_http_log.addFilter(_without_content)
 
 
 class Listener:
@@ -45,7 +36,7 @@ class Listener:
         self._port = port
         self._prefix = prefix.rstrip("/")
         self._runner: web.AppRunner | None = None
-        self._downloads = Downloads(lambda: server.attachments, server.clock.now_ms)
+        self._downloads = Downloads(lambda: server.attachments, server.clock.now_ms, server.metrics)
 
     @property
     def port(self) -> int:
@@ -60,12 +51,13 @@ class Listener:
         application.router.add_get(f"{self._prefix}/healthz", self._health)
         application.router.add_get(f"{self._prefix}/v1/ws", self._socket)
         application.router.add_get(f"{self._prefix}/v1/attachments/{{attachment_id}}", self._attachment)
+        application.router.add_get(f"{self._prefix}/v1/metrics", self._metrics)
         application.router.add_route("*", "/{path:.*}", self._nothing)
         application.on_shutdown.append(lambda _: self._downloads.stop(_SHUTDOWN_SECONDS))
         runner = web.AppRunner(
             application,
             access_log=None,
-            logger=_http_log,
+            logger=_http_log.logger,
             handle_signals=False,
             shutdown_timeout=_SHUTDOWN_SECONDS,
             keepalive_timeout=15,
@@ -98,10 +90,20 @@ class Listener:
             return _unauthorized()
         return refusal(404, HttpCode.NOT_FOUND)
 
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._access(request) is None:
+            return _unauthorized()
+        if not self._server.config.metrics:
+            return refusal(404, HttpCode.NOT_FOUND)
+        measured = self._server.measures()
+        if "application/json" in request.headers.get("Accept", ""):
+            return web.Response(text=as_json(measured), content_type="application/json", headers=_FRESH)
+        return web.Response(body=as_text(measured).encode(), headers={"Content-Type": CONTENT_TYPE} | _FRESH)
+
     def _access(self, request: web.Request) -> AccessMode | None:
         mode = self._server.authenticator.access(request.headers.getall("Authorization", ()))
         if mode is None:
-            log.warning("authentication.failed")
+            self._server.refused(request.remote)
         return mode
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:

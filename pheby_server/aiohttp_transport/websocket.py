@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 
 from aiohttp import WSMsgType, web
 
 from pheby_protocol.errors import CloseCode
 from pheby_protocol.messages.connection import AccessMode
+from pheby_server.logs import log_of
 from pheby_server.outbox import Close
 from pheby_server.server import Server
 from pheby_server.session import Session
 
-log = logging.getLogger(__name__)
+log = log_of(__name__)
 
 _CLOSE_SECONDS = 2.0
 
@@ -40,8 +40,7 @@ async def serve_socket(server: Server, access_mode: AccessMode, request: web.Req
         writer.cancel()
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await writer
-        server.closed(session)
-        log.info("client.disconnected", extra={"connection_id": session.connection_id, "close_code": socket.close_code})
+        server.closed(session, socket.close_code)
     return socket
 
 
