@@ -86,7 +86,7 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         given: Mapping[str, object] = kwargs.get("extra") or {}
         fields = {name: _safe(value) for name, value in given.items() if value is not None}
         kwargs["extra"] = {"event": event, **fields}
-        shown = [f"{name}={_as_shown(value)}" for name, value in fields.items()]
+        shown = [f"{name}={_as_shown(name, value)}" for name, value in fields.items()]
         return " ".join([event, *shown]) + colon + meaning, kwargs
 
 
@@ -152,9 +152,10 @@ def _safe(value: object) -> object:
     return value if isinstance(value, bool | int | float) else one_line(str(value), MAX_VALUE_CHARS)
 
 
-def _as_shown(value: object) -> str:
+def _as_shown(name: str, value: object) -> str:
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', "'") + '"'
+    # A frame is the last field, and stays what a person can copy.
+    return text if name == "frame" or _PLAIN.fullmatch(text) else '"' + text.replace('"', "'") + '"'
 
 
 def _visible(character: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from pheby_protocol.capabilities import SERVER_CAPABILITIES
 from pheby_protocol.ids import is_id
 from pheby_protocol.registry import REGISTRY
 
@@ -28,7 +29,6 @@ _WORDS: Final = frozenset(
         "origin",
         "role",
         "status",
-        "type",
     }
 )
 """Fields that hold one of a few words."""
@@ -59,9 +59,11 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _may_be_shown(name: str, text: str) -> bool:
+    if name == "type":
+        return text in REGISTRY
     if name in _WORDS:
         return _WORD.fullmatch(text) is not None
-    return (name == "id" or name.endswith(("_id", "_ids"))) and is_id(text)
+    return (name in ("id", "epoch") or name.endswith(("_id", "_ids"))) and is_id(text)
 
 
 @cache
@@ -70,5 +72,7 @@ def _names() -> frozenset[str]:
     modules = {sys.modules[spec.cls.__module__] for spec in REGISTRY.values()}
     classes = [found for module in modules for found in vars(module).values() if isinstance(found, type)]
     return frozenset(
-        {"type"}.union(field.name for found in classes if attrs.has(found) for field in attrs.fields(found))
+        {"type", *SERVER_CAPABILITIES}.union(
+            field.name for found in classes if attrs.has(found) for field in attrs.fields(found)
+        )
     )

@@ -426,7 +426,7 @@ async def test_a_secret_in_the_query_is_worth_nothing(rig: Rig, caplog: pytest.L
             assert response.status == 200
         await rig.all_closed(1)
     ours = [record for record in caplog.records if record.name.startswith("pheby")]
-    assert any(record.getMessage() == "attachment.sent" for record in ours)
+    assert any(getattr(record, "event", "") == "attachment.sent" for record in ours)
     assert TEST_SECRET not in "".join(record.getMessage() + repr(vars(record)) for record in ours)
 
 
@@ -599,7 +599,7 @@ def open_files() -> int:
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return [getattr(record, "event", "") for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("abruptly", [True, False])
@@ -617,7 +617,7 @@ async def test_a_client_that_goes_away_is_no_error(
         await rig.all_closed(1)
         assert (await rig.ask(attachment_id, Range="bytes=0-9")).status == 206
     assert errors(caplog) == []
-    assert "attachment.cut_off" in [record.getMessage() for record in caplog.records]
+    assert "attachment.cut_off" in [getattr(record, "event", "") for record in caplog.records]
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(
