@@ -170,6 +170,8 @@ class Sequencer:
                 await self._store.transact(all_of(*writes, append_events(frames), *more), durable=durable)
                 for item in items:
                     item.stored = True
+                if delay > FIRST_RETRY_SECONDS:
+                    log.info("store.available")
                 return
             except StoreUnavailableError as failure:
                 if delay == FIRST_RETRY_SECONDS:

@@ -239,7 +239,7 @@ class Store:
             raise
 
     def _put_aside(self) -> None:
-        log.error("store.damaged: the database was put aside, the next one is new")
+        log.error("store.put_aside: the database was damaged, the next one is new")
         path, mark = self._path, self._now_ms()
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The HTTP side as an OpenAPI 3.1 document: health, the socket's handshake, files."""
+"""The HTTP side as an OpenAPI 3.1 document: health, the socket's handshake, files, counters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def openapi(model: Metamodel) -> Json:
         "info": {
             "title": "Pheby over HTTP",
             "version": str(model["protocol_version"]),
-            "summary": "Health, the handshake of the socket, and files from the agent.",
+            "summary": "Health, the handshake of the socket, files from the agent, and counters.",
             "description": "What travels on the socket is described by the AsyncAPI document and docs/protocol. "
             "A reverse proxy may add a path before these. No id and no secret is ever part of a query string.",
             "license": {"name": "MIT", "identifier": "MIT"},
@@ -59,6 +59,7 @@ def openapi(model: Metamodel) -> Json:
             {"name": "health", "description": "Whether the server serves."},
             {"name": "socket", "description": "The WebSocket's handshake."},
             {"name": "attachments", "description": "Files from the agent."},
+            {"name": "metrics", "description": "What the server counts about itself."},
         ],
         "paths": {
             "/healthz": {"get": _health(model)},
@@ -68,6 +69,7 @@ def openapi(model: Metamodel) -> Json:
                 "get": _attachment(model, with_body=True),
                 "head": _attachment(model, with_body=False),
             },
+            "/v1/metrics": {"get": _metrics(model)},
         },
         "components": {
             "securitySchemes": {
@@ -127,6 +129,40 @@ def _socket(model: Metamodel) -> Json:
                 model, "locked_out", "A wrong secret from an address with too many; a right one passes.", _RETRY_AFTER
             ),
             "503": _failure(model, "unavailable", "The server is starting, draining or full.", _RETRY_AFTER),
+        },
+    }
+
+
+def _metrics(model: Metamodel) -> Json:
+    numbers: Json = {"type": "object", "additionalProperties": {"type": "integer"}}
+    return {
+        "operationId": "metrics",
+        "tags": ["metrics"],
+        "summary": "Counters for the owner, where they are switched on: numbers alone, nothing of any conversation.",
+        "responses": {
+            "200": {
+                "description": "Prometheus's text format, or one JSON object if Accept names it. Later versions may "
+                "add to it.",
+                "content": {
+                    "text/plain": {
+                        "schema": {"type": "string"},
+                        "example": "# HELP pheby_connections Connections that are open.\n"
+                        "# TYPE pheby_connections gauge\npheby_connections 1\n",
+                    },
+                    "application/json": {
+                        "schema": {
+                            "type": "object",
+                            "additionalProperties": {"oneOf": [{"type": "integer"}, numbers]},
+                        },
+                        "example": {"pheby_connections": 1, "pheby_closes_total": {"1000": 2}},
+                    },
+                },
+            },
+            "401": _failure(model, "unauthorized", "The secret is missing, wrong, or in the query string.", _CHALLENGE),
+            "404": _failure(model, "not_found", "They are not switched on."),
+            "429": _failure(
+                model, "locked_out", "A wrong secret from an address with too many; a right one passes.", _RETRY_AFTER
+            ),
         },
     }
 

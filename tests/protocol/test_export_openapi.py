@@ -44,6 +44,7 @@ def test_there_is_no_other_address() -> None:
         ("/v1/ws", "get"),
         ("/v1/attachments/{attachment_id}", "get"),
         ("/v1/attachments/{attachment_id}", "head"),
+        ("/v1/metrics", "get"),
     }
 
 

@@ -137,6 +137,8 @@ async def test_the_whole_file_with_every_header(rig: Rig) -> None:
     attachment_id = rig.files.add(file_name="disk usage.pdf", media_type="application/pdf")
     answer = await rig.ask(attachment_id)
     assert (answer.status, answer.body) == (200, CONTENT)
+    await rig.all_closed(1)
+    assert rig.server.metrics.attachment_bytes == len(CONTENT)
     headers = {name.lower(): value for name, value in answer.headers.items() if name not in ("Date", "Server")}
     assert headers == {
         "etag": f'"{hashlib.sha256(CONTENT).hexdigest()}"',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -57,9 +58,9 @@ class Rig:
                 await writer.wait_closed()
 
 
-def made(folder: Path) -> Server:
+def made(folder: Path, **settings: Any) -> Server:
     secrets = ((AccessMode.FULL, TEST_SECRET), (AccessMode.READ_ONLY, "watch-" + TEST_SECRET))
-    return Server(ServerConfig(storage=str(folder)), ManualHermes(), Authenticator(secrets))
+    return Server(ServerConfig(storage=str(folder), **settings), ManualHermes(), Authenticator(secrets))
 
 
 @pytest.fixture
@@ -231,12 +232,71 @@ async def test_secrets_reach_no_log(rig: Rig, caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(0):
         await rig.get(f"/v1/ws?token={TEST_SECRET}", headers=UPGRADE)
         await rig.get("/v1/ws", headers={"Authorization": f"Bearer {TEST_SECRET}x"})
+        await rig.get(f"/v1/{TEST_SECRET}", headers={"User-Agent": TEST_SECRET, "X-Forwarded-For": TEST_SECRET})
+        await rig.get(f"/v1/{TEST_SECRET}", headers=RIGHT | {"Range": TEST_SECRET, "Cookie": TEST_SECRET})
+        await rig.raw(head(f"Authorization: Bearer {TEST_SECRET}\r\nX: \x1b[31m".encode()))
         async with rig.http.ws_connect(rig.url("/v1/ws"), headers=RIGHT) as socket:
             await socket.send_str("nonsense")
             await socket.receive()
     assert any("authentication" in record.getMessage() for record in caplog.records)
     ours = [record for record in caplog.records if record.name.startswith("pheby")]
     assert TEST_SECRET not in "".join(record.getMessage() + repr(vars(record)) for record in ours)
+
+
+# Counters
+
+
+@pytest.fixture
+async def counting(tmp_path: Path) -> AsyncIterator[Rig]:
+    server = made(tmp_path, metrics=True)
+    await server.start()
+    listener = Listener(server, HOST, 0, prefix="/pheby")
+    await listener.start()
+    async with aiohttp.ClientSession() as http:
+        yield Rig(server, listener, http)
+    await server.stop()
+    await listener.stop()
+
+
+async def test_counters_are_there_only_if_they_are_switched_on(rig: Rig) -> None:
+    status, body, _ = await rig.get("/v1/metrics", headers=RIGHT)
+    assert status == 404
+    assert "pheby_" not in body
+    assert (await rig.get("/v1/metrics"))[0] == 401
+
+
+async def test_counters_need_a_secret_of_any_access(counting: Rig) -> None:
+    """R-A5, R-S2."""
+    status, body, _ = await counting.get("/pheby/v1/metrics")
+    assert status == 401
+    assert "pheby_" not in body
+    assert (await counting.get(f"/pheby/v1/metrics?token={TEST_SECRET}"))[0] == 401
+    watching = {"Authorization": f"Bearer watch-{TEST_SECRET}"}
+    status, body, headers = await counting.get("/pheby/v1/metrics", headers=watching)
+    assert status == 200
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert headers["Cache-Control"] == "no-store"
+    assert "pheby_authentication_failures_total 2\n" in body
+
+
+async def test_counters_as_json(counting: Rig) -> None:
+    async with counting.http.ws_connect(counting.url("/pheby/v1/ws"), headers=RIGHT) as socket:
+        await socket.send_str("nonsense")
+        await socket.receive()
+        status, body, headers = await counting.get("/pheby/v1/metrics", headers=RIGHT | {"Accept": "application/json"})
+    found = json.loads(body)
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert (found["pheby_connections"], found["pheby_connections_total"]) == (1, 1)
+    assert found["pheby_frame_bytes_total"]["in"] == len("nonsense")
+
+
+async def test_the_clients_own_close_code_is_counted(counting: Rig) -> None:
+    async with counting.http.ws_connect(counting.url("/pheby/v1/ws"), headers=RIGHT) as socket:
+        await socket.close(code=1001)
+    async with asyncio.timeout(2):
+        while counting.server.session_count:
+            await asyncio.sleep(0.01)
+    assert counting.server.metrics.closes == {1001: 1}
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/ws/", "/v1/other", "/healthz/x", "/%2e%2e/etc/passwd", "/v1/ws%00"])
