@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -33,6 +33,8 @@ READY_SECONDS: Final = 10.0
 """So long a question waits for Hermes to be free."""
 PREPARE_SECONDS: Final = 10.0
 """So long a message is held up at most so that its conversation's choices hold for it."""
+RETRY_SECONDS: Final = 60.0
+"""So long no other message is held up where one was held up for nothing."""
 REMEMBERED: Final = 256
 """Conversations whose offers are remembered."""
 
@@ -84,18 +86,14 @@ class ModelDesk:
         self._port = port
         self._conversations = conversations
         self._runs = runs
+        self._clock = clock
         self._models: _Offers[ModelOffer] = _Offers(clock)
         self._efforts: _Offers[EffortOffer] = _Offers(clock)
         self._in_force: set[ConversationId] = set()
         """Conversations whose choices Hermes has, as far as it is known."""
+        self._not_before: dict[ConversationId, float] = {}
+        """When the choices of a conversation are seen to again, by the clock that never jumps."""
         self._locks: WeakValueDictionary[ConversationId, asyncio.Lock] = WeakValueDictionary()
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def stop(self) -> None:
-        """End what goes on."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # What clients ask
 
@@ -145,28 +143,12 @@ class ModelDesk:
     async def _alone(self, conversation_id: ConversationId, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do this while nothing else happens in the conversation; a send that comes meanwhile waits."""
         self._conversations.get(conversation_id)
-        # At once: a send that comes right behind this finds it.
-        reservation = ExitStack()
-        reservation.enter_context(self._runs.reserved(conversation_id))
-
-        async def in_turn() -> T:
+        # Before anything is awaited: a send that comes right behind this finds it.
+        with self._runs.reserved(conversation_id):
             async with self._lock(conversation_id):
                 self._conversations.get(conversation_id)
                 await self._ready(conversation_id)
                 return await work()
-
-        # In a task of its own: a client that goes away does not leave it half done.
-        task = asyncio.create_task(in_turn(), name="pheby-models")
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._done(done, reservation))
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any], reservation: ExitStack) -> None:
-        reservation.close()
-        self._tasks.discard(task)
-        if not task.cancelled():
-            # Told to the client, if there still is one.
-            task.exception()
 
     def _lock(self, conversation_id: ConversationId) -> asyncio.Lock:
         return self._locks.setdefault(conversation_id, asyncio.Lock())
@@ -281,14 +263,18 @@ class ModelDesk:
 
     async def prepare(self, conversation_id: ConversationId) -> None:
         """See that the choices hold for the message that is about to be handed over. Holds it up only so long."""
-        if not self._is_pending(conversation_id):
+        now = self._clock.monotonic()
+        if not self._is_pending(conversation_id) or now < self._not_before.get(conversation_id, now):
             return
         try:
+            self._not_before.pop(conversation_id, None)
             async with asyncio.timeout(PREPARE_SECONDS), self._lock(conversation_id):
                 await self._bring_into_force(conversation_id)
         except Exception as failure:
             # The message goes first; it is tried again before the next one.
             log.warning("choice.not_in_force", exc_info=failure)
+            if isinstance(failure, TimeoutError):
+                self._not_before[conversation_id] = now + RETRY_SECONDS
 
     def _is_pending(self, conversation_id: ConversationId) -> bool:
         if conversation_id in self._in_force:
@@ -305,10 +291,11 @@ class ModelDesk:
             return
         known, features = self._conversations.get(conversation_id), self._port.features
         model, effort = known.model, known.reasoning_effort
-        if model is not None and features.models:
-            model = await self._model_again(conversation_id, model)
+        # First what is always forgotten and quickly chosen: a list of models may take its time.
         if effort is not None and features.reasoning:
             effort = await self._effort_again(conversation_id, effort)
+        if model is not None and features.models:
+            model = await self._model_again(conversation_id, model)
         await self._commit(conversation_id, model, effort)
         self._in_force.add(conversation_id)
 

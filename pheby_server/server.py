@@ -242,7 +242,6 @@ class Server:
         for task in self._replays:
             task.cancel()
         await self.conversations.stop()
-        await self.models.stop()
         await self.deletions.stop()
         await self.spool.stop()
         await self.runs.stop()

@@ -234,6 +234,8 @@ class ManualHermes:
 
     async def _picker(self) -> None:
         self.asked_for += 1
+        # As real ones, which open in a moment.
+        await asyncio.sleep(0)
         await self.answers_pickers.wait()
         if self.refuses_pickers:
             raise Unavailable
