@@ -61,6 +61,7 @@ HERMES_KEYS: Final = frozenset(
         "group_allow_from",
         "group_allowed_chats",
         "group_policy",
+        "group_sessions_per_user",
         "group_user_allowed_commands",
         "mention_patterns",
         "notice_delivery",
@@ -69,13 +70,14 @@ HERMES_KEYS: Final = frozenset(
         "reply_prefix",
         "reply_to_mode",
         "require_mention",
+        "thread_sessions_per_user",
         "typing_indicator",
         "typing_status_text",
         "unauthorized_dm_behavior",
         "user_allowed_commands",
     }
 )
-"""What Hermes itself copies there from a platform's block; beside it, names that begin with an underscore."""
+"""What Hermes itself copies there from its settings; beside it, names that begin with an underscore."""
 
 # Shorter than any secret that is accepted, so that one that was put in the wrong place is not shown.
 _SHOWABLE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,29}")

@@ -187,6 +187,8 @@ def test_a_key_that_may_be_anything_is_not_repeated(key: object) -> None:
 def test_what_hermes_puts_there_itself_is_not_unknown() -> None:
     """R-A7: it copies keys of its own into the section."""
     assert read({"_enabled_explicit": True, "require_mention": False, "allow_from": ["owner"]})
+    # Put there by every gateway of both lines when it makes an adapter.
+    assert read({"group_sessions_per_user": True, "thread_sessions_per_user": False})
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
