@@ -272,7 +272,7 @@ class ModelDesk:
                 await self._bring_into_force(conversation_id)
         except Exception as failure:
             # The message goes first; it is tried again before the next one.
-            log.warning("choice.not_in_force", exc_info=failure)
+            log.warning("choice.not_in_force", exc_info=failure, extra={"conversation_id": conversation_id})
             if isinstance(failure, TimeoutError):
                 self._not_before[conversation_id] = now + RETRY_SECONDS
 
