@@ -182,6 +182,9 @@ def _snapshot(state: ClientState, frame: Snapshot) -> ClientState:
     if not frame.last:
         return attrs.evolve(state, parts=parts)
     named: dict[str, Any] = {item.conversation_id: item for part in parts for item in part.conversations}
+    attached: dict[str, Any] = {
+        item.attachment_id: item for part in parts for found in part.messages for item in found.attachments
+    }
     open_ones: dict[str, Any] = {
         name: _open_ones(state, name, [item for part in parts for item in getattr(part, name)]) for name in _IN_SNAPSHOT
     }
@@ -190,6 +193,7 @@ def _snapshot(state: ClientState, frame: Snapshot) -> ClientState:
         parts=(),
         cursor=frame.seq,
         conversations={**state.conversations, **named},
+        attachments={**state.attachments, **attached},
         unconfirmed=frozenset(ConversationId(name) for name in state.conversations if name not in named),
         needs_text=frozenset(),
         progress={},

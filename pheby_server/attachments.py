@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from pheby_protocol.errors import ErrorCode
-from pheby_protocol.ids import AttachmentId, Count, MessageId, Time, is_id
+from pheby_protocol.ids import AttachmentId, ConversationId, Count, MessageId, Time, is_id
 from pheby_protocol.messages.attachment import Attachment, AttachmentCreated, AttachmentExpired, ImageSize
 from pheby_protocol.messages.message import Message
 from pheby_protocol.states import ATTACHMENT, AttachmentEvent, AttachmentState
@@ -26,7 +27,9 @@ from .ports import AgentFile, Clock, IdSource, Timer
 from .sequencer import Change, Sequencer
 from .stores import (
     Store,
+    StoreError,
     file_is_gone,
+    file_is_made,
     read_attachment,
     read_due_attachments,
     read_file_bytes,
@@ -40,8 +43,8 @@ T = TypeVar("T")
 
 log = log_of(__name__)
 
-FILES_AT_ONCE: Final = 2
-"""So many are copied at the same time; the others wait."""
+_THREADS: Final = 2
+"""One copies, the other opens and deletes meanwhile."""
 LOOK_SECONDS: Final = 60.0
 """The wall clock may jump: it is looked at this often, and whenever the next file is due. None is kept for less."""
 RETRY_SECONDS: Final = 10.0
@@ -60,6 +63,12 @@ def not_attached(name: str, reason: Refusal | None) -> str:
     """What the owner reads about a file that was not taken; None: Hermes has not delivered it."""
     why = "it is missing, or may not be sent" if reason is None else REFUSALS[reason]
     return f"The file \u201c{sendable(safe_name(name))}\u201d was not attached: {why}."
+
+
+class Conversations(Protocol):
+    """What this desk needs to know of conversations."""
+
+    def is_going(self, conversation_id: ConversationId) -> bool: ...
 
 
 class Messages(Protocol):
@@ -86,6 +95,7 @@ class AttachmentDesk:
         store: Store,
         files: FileStore,
         sequencer: Sequencer,
+        conversations: Conversations,
         messages: Messages,
         clock: Clock,
         ids: IdSource,
@@ -96,14 +106,18 @@ class AttachmentDesk:
         self._store = store
         self._files = files
         self._sequencer = sequencer
+        self._conversations = conversations
         self._messages = messages
         self._clock = clock
         self._ids = ids
         self._retention_ms = retention_ms
         self._quota_bytes = quota_bytes
         self._metrics = metrics or Metrics()
-        self._threads = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="pheby-files")
-        self._being_made: set[AttachmentId] = set()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pheby-files")
+        self._copying = asyncio.Lock()
+        """One after the other, in order: each knows what room the others have left."""
+        self._left_over: list[tuple[AttachmentId, str]] = []
+        """What a dead process has left, of which nothing came."""
         self.changing = asyncio.Lock()
         """Held by whoever reads a message that has ended, to write it back with other attachments."""
         self._timer: Timer | None = None
@@ -112,6 +126,7 @@ class AttachmentDesk:
     async def load(self) -> None:
         """Make the folder. Raises OSError."""
         await self._in_thread(self._files.prepare)
+        self._left_over = await self._store.read(read_unused_files())
 
     def start(self) -> None:
         """Delete what nothing came of, and whatever is due from now on."""
@@ -123,7 +138,8 @@ class AttachmentDesk:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._threads.shutdown(wait=True)
+        self._files.stop()
+        await asyncio.to_thread(self._threads.shutdown)
 
     # Taking
 
@@ -131,28 +147,32 @@ class AttachmentDesk:
         """Copy a file. Raises FileRefusedError, or StoreError when not even that could be noted."""
         if file.path is None:
             raise FileRefusedError(Refusal.FAILED)
-        name = AttachmentId(f"att_{self._ids.token()}")
         shown = sendable(safe_name(file.name))
-        self._being_made.add(name)
-        try:
-            used = await self._store.read(read_file_bytes())
+        async with self._copying:
+            name = AttachmentId(f"att_{self._ids.token()}")
+            room = self._quota_bytes - await self._store.read(read_file_bytes())
             await self._store.transact(reserve_file(name))
-            room = self._quota_bytes - used
             adopt = partial(self._files.adopt, file.path, name, shown, room, spooled=file.spooled)
-            stored = await self._in_thread(adopt)
-        except FileRefusedError as failure:
-            self._metrics.attachments["refused"] += 1
-            log.warning("attachment.refused", extra={"reason": failure.reason.value})
-            await self._store.transact(file_is_gone(name))
-            raise
-        finally:
-            self._being_made.discard(name)
-        return Taken(name, shown, stored)
+            try:
+                stored = await self._in_thread(adopt)
+            except FileRefusedError as failure:
+                self._metrics.attachments["refused"] += 1
+                log.warning("attachment.refused", extra={"reason": failure.reason.value})
+                with contextlib.suppress(StoreError):
+                    await self._store.transact(file_is_gone(name))
+                raise
+            taken = Taken(name, shown, stored)
+            try:
+                await self._store.transact(file_is_made(name, stored.size, stored.seal))
+            except StoreError:
+                await self.drop([taken])
+                raise
+        return taken
 
     async def drop(self, taken: Sequence[Taken]) -> None:
         """Nothing came of these copies."""
         for each in taken:
-            await self._delete(each.attachment_id)
+            await self._delete(each.attachment_id, each.file.seal)
 
     def attached(self, message: Message, taken: Sequence[Taken]) -> tuple[Message, Change]:
         """The message with these files, and what is to be stored and told of them behind the message itself."""
@@ -202,9 +222,7 @@ class AttachmentDesk:
         found = kept.attachment
         if found.status is AttachmentState.EXPIRED or found.expires_at <= self._clock.now_ms():
             raise RequestError(ErrorCode.EXPIRED, "The file has expired.")
-        file = await self._in_thread(
-            partial(self._files.open, found.attachment_id, found.size, found.sha256, kept.seal)
-        )
+        file = await self._in_thread(partial(self._files.open, found.attachment_id, kept.seal))
         if file is None:
             log.error(
                 "attachment.not_the_copy: it is missing, or is not the one that was made",
@@ -217,25 +235,32 @@ class AttachmentDesk:
 
     def conversation_deleted(self) -> None:
         """Some files belong to nothing now."""
-        self._spawn(self._delete_unused())
+        self._spawn(self._delete_those_of_deleted())
 
     async def _tidy(self) -> None:
-        await self._delete_unused()
+        for name, seal in self._left_over:
+            await self._delete(name, seal)
         await self._expire()
 
-    async def _delete_unused(self) -> None:
+    async def _delete_those_of_deleted(self) -> None:
         try:
-            for name in await self._store.read(read_unused_files()):
-                if name not in self._being_made:
-                    await self._delete(name)
+            unused = await self._store.read(read_unused_files(deleted=True))
         except Exception as failure:
-            # The next start tries again.
-            log.warning("attachments.not_deleted", exc_info=failure)
+            log.warning("attachments.not_deleted: the next start tries again", exc_info=failure)
+            return
+        for name, seal in unused:
+            await self._delete(name, seal)
 
-    async def _delete(self, name: AttachmentId) -> None:
-        await self._in_thread(partial(self._files.remove, name))
-        await self._store.transact(file_is_gone(name))
+    async def _delete(self, name: AttachmentId, seal: str) -> bool:
+        """Delete a copy and forget it; whether that is done. If not, a later look or the next start tries again."""
+        try:
+            await self._in_thread(partial(self._files.remove, name, seal))
+            await self._store.transact(file_is_gone(name))
+        except (OSError, StoreError) as failure:
+            log.warning("attachment.not_deleted", extra={"attachment_id": name}, exc_info=failure)
+            return False
         log.info("attachment.deleted", extra={"attachment_id": name})
+        return True
 
     async def _expire(self) -> None:
         """Expire what is due, then wait for the next."""
@@ -243,27 +268,32 @@ class AttachmentDesk:
         try:
             # What was told a moment ago is on its way to the store.
             await self._sequencer.settled()
-            while due := await self._store.read(read_due_attachments(self._clock.now_ms(), _EXPIRED_AT_ONCE)):
+            stuck = 0
+            while due := await self._store.read(read_due_attachments(self._clock.now_ms(), _EXPIRED_AT_ONCE, stuck)):
                 for kept in due:
-                    await self._let_go(kept.attachment, kept.seal)
-            following = await self._store.read(read_next_expiry())
+                    stuck += not await self._let_go(kept.attachment, kept.seal)
+            now = self._clock.now_ms()
+            following = await self._store.read(read_next_expiry(now))
             if following is not None:
-                delay = min(delay, max(following - self._clock.now_ms(), 1) / 1_000)
+                delay = min(delay, (following - now) / 1_000)
         except Exception as failure:
             log.warning("attachments.not_expired: will be tried again", exc_info=failure)
             delay = RETRY_SECONDS
         self._timer = self._clock.call_later(delay, lambda: self._spawn(self._expire()))
 
-    async def _let_go(self, attachment: Attachment, seal: str) -> None:
-        """Tell that a file is gone, then delete it; whoever is reading it reads on."""
+    async def _let_go(self, attachment: Attachment, seal: str) -> bool:
+        """Tell that a file is gone, then delete it; whoever is reading it reads on. False: it is still there."""
         if attachment.status is not AttachmentState.EXPIRED:
             status = ATTACHMENT.next(attachment.status, AttachmentEvent.EXPIRE)
             attachment = attrs.evolve(attachment, status=status)
             async with self.changing:
                 change = await self._shown_as(attachment)
+                if self._conversations.is_going(attachment.conversation_id):
+                    # It goes with its conversation, of which nothing more is told.
+                    return False
                 event = partial(AttachmentExpired, conversation_id=attachment.conversation_id, attachment=attachment)
                 await self._sequencer.log(change + Change((event,), (save_attachment(attachment, seal),)))
-        await self._delete(attachment.attachment_id)
+        return await self._delete(attachment.attachment_id, seal)
 
     async def _shown_as(self, attachment: Attachment) -> Change:
         message = await self._messages.find(attachment.message_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import unicodedata
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
@@ -370,10 +371,12 @@ class ConversationDesk:
     def reachable(self, conversation_id: ConversationId) -> ConversationId:
         """Where something for a conversation goes: to the home conversation when it was deleted, to a new one when
         that was deleted, too."""
-        while self.is_going(conversation_id):
-            if conversation_id == self._home:
-                self._home = ConversationId(f"conv_{self._ids.conversation_number()}")
+        if self.is_going(conversation_id):
             conversation_id = self._home
+        while self.is_going(conversation_id):
+            # Derived, so that it is the same one after a restart.
+            number = int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:8], "big") % 10**17
+            conversation_id = ConversationId(f"conv_{number:017d}")
         return conversation_id
 
     async def forgotten(self, conversation_id: ConversationId) -> None:

@@ -15,11 +15,15 @@ import unicodedata
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 import attrs
 
+from .logs import log_of
 from .media_types import HEAD_BYTES, image_size, media_type
+
+log = log_of(__name__)
 
 MAX_NAME_CHARS: Final = 200
 _CHUNK: Final = 1_048_576
@@ -69,99 +73,143 @@ class FileStore:
         self._storage = Path(storage)
         self._folder = self._storage / "files"
         self._max_bytes = max_bytes
+        self._stopping = Event()
 
     def prepare(self) -> None:
         """Make the folder if it is absent. Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
 
+    def stop(self) -> None:
+        """Give up what is being copied."""
+        self._stopping.set()
+
     def adopt(self, path: str, name: str, shown_name: str, room: int, *, spooled: bool = False) -> StoredFile:
         """Copy a file, at most `room` bytes, to `name`. Raises FileRefusedError, and leaves nothing then."""
-        source = self._open_source(path, spooled)
-        with source:
+        with open_source(path, self._storage, spooled=spooled) as source:
             try:
-                return self._copy(source, name, shown_name, room)
-            except FileRefusedError:
-                self.remove(name)
-                raise
+                self._check_room(os.fstat(source.fileno()).st_size, room)
+                with self._made(name) as copy:
+                    return self._copied(source, copy, name, shown_name, room)
             except OSError as failure:
-                self.remove(name)
                 reason = Refusal.NO_ROOM if failure.errno in _FULL else Refusal.FAILED
                 raise FileRefusedError(reason) from None
 
-    def open(self, name: str, size: int, sha256: str, seal: str) -> io.FileIO | None:
+    def open(self, name: str, seal: str) -> io.FileIO | None:
         """A copy, opened once without following links; None when what is there is not the copy that was made."""
         try:
-            file = io.FileIO(_open_at(self._folder, name))
+            return self._recognised(name, seal)
         except OSError:
             return None
+
+    def remove(self, name: str, seal: str) -> None:
+        """Delete a copy; again is harmless, and what is there in its place stays. Raises OSError when it cannot be.
+
+        Without a seal it was not finished: its name was noted, and is all that is known of it.
+        """
+        try:
+            file = self._recognised(name, seal) if seal else _plain(_open_at(self._folder, name))
+        except FileNotFoundError:
+            return
+        if file is None:
+            log.warning("file.not_ours: it stays where it is")
+            return
+        file.close()
+        (self._folder / name).unlink(missing_ok=True)
+
+    def _recognised(self, name: str, seal: str) -> io.FileIO | None:
+        try:
+            file = _plain(_open_at(self._folder, name))
+        except OSError as failure:
+            if failure.errno in _NOT_PLAIN:
+                return None
+            raise
+        if file is None:
+            return None
+        sha256, size, _ = seal.split(":", 2)
         status = os.fstat(file.fileno())
-        plain = stat.S_ISREG(status.st_mode) and status.st_size == size
         # A copy that was put back from a backup has another seal and the same content.
-        if plain and (_seal(status) == seal or _digest(file) == sha256):
+        if _seal(status, sha256) == seal or (str(status.st_size) == size and _digest(file) == sha256):
             file.seek(0)
             return file
         file.close()
         return None
 
-    def remove(self, name: str) -> None:
-        """Delete a copy; again is harmless. Raises OSError when it cannot be."""
-        with contextlib.suppress(FileNotFoundError):
-            (self._folder / name).unlink()
-
-    def _open_source(self, path: str, spooled: bool) -> io.FileIO:
-        try:
-            real = os.path.realpath(path, strict=True)
-            self._check(Path(real), spooled)
-            return io.FileIO(_open_without_links(real))
-        except FileRefusedError:
-            raise
-        except FileNotFoundError:
-            raise FileRefusedError(Refusal.MISSING) from None
-        except (OSError, ValueError):
-            raise FileRefusedError(Refusal.NOT_ALLOWED) from None
-
-    def _check(self, real: Path, spooled: bool) -> None:
-        storage = Path(os.path.realpath(self._storage))
-        if spooled:
-            allowed = real.parent == storage / "spool"
-        else:
-            folders = {part.lower() for part in real.parts[:-1]}
-            allowed = (
-                not any(real.is_relative_to(system) for system in _SYSTEM)
-                and not real.is_relative_to(storage)
-                and folders.isdisjoint(_PRIVATE_FOLDERS)
-                and real.name.lower() not in _PRIVATE_FILES
-            )
-        if not allowed:
-            raise FileRefusedError(Refusal.NOT_ALLOWED)
-
-    def _copy(self, source: io.FileIO, name: str, shown_name: str, room: int) -> StoredFile:
-        status = os.fstat(source.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise FileRefusedError(Refusal.NOT_ALLOWED)
-        if status.st_size > self._max_bytes:
+    def _check_room(self, size: int, room: int) -> None:
+        if size > self._max_bytes:
             raise FileRefusedError(Refusal.TOO_LARGE)
-        free = os.statvfs(self._folder)
-        if status.st_size > min(room, free.f_bavail * free.f_frsize - _KEPT_FREE):
+        if size > min(room, free_bytes(self._folder)):
             raise FileRefusedError(Refusal.NO_ROOM)
-        digest, size, head = hashlib.sha256(), 0, b""
+
+    @contextlib.contextmanager
+    def _made(self, name: str) -> Iterator[io.FileIO]:
+        """A new file; it goes again when it is not finished. One that was there before is not touched."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(self._folder / name, flags, 0o600), "w+b", buffering=0) as copy:
-            for chunk in _chunks(source):
-                size += len(chunk)
-                if size > min(self._max_bytes, room):
-                    # It grew while it was read.
-                    raise FileRefusedError(Refusal.TOO_LARGE)
-                head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
-                digest.update(chunk)
-                _write_all(copy, chunk)
-            os.fsync(copy.fileno())
-            kind = media_type(head, shown_name)
-            copy.seek(0)
-            picture = image_size(copy) if kind.startswith("image/") else None
-            seal = _seal(os.fstat(copy.fileno()))
-        return StoredFile(name=name, size=size, sha256=digest.hexdigest(), media_type=kind, image=picture, seal=seal)
+        path = self._folder / name
+        with io.FileIO(os.open(path, flags, 0o600), "r+") as copy:
+            try:
+                yield copy
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+
+    def _copied(self, source: io.FileIO, copy: io.FileIO, name: str, shown_name: str, room: int) -> StoredFile:
+        digest, size, head = hashlib.sha256(), 0, b""
+        for chunk in _chunks(source):
+            size += len(chunk)
+            if size > min(self._max_bytes, room):
+                # It grew while it was read.
+                raise FileRefusedError(Refusal.TOO_LARGE)
+            if self._stopping.is_set():
+                raise FileRefusedError(Refusal.FAILED)
+            head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
+            digest.update(chunk)
+            _write_all(copy, chunk)
+        os.fsync(copy.fileno())
+        kind = media_type(head, shown_name)
+        copy.seek(0)
+        return StoredFile(
+            name=name,
+            size=size,
+            sha256=digest.hexdigest(),
+            media_type=kind,
+            image=image_size(copy) if kind.startswith("image/") else None,
+            seal=_seal(os.fstat(copy.fileno()), digest.hexdigest()),
+        )
+
+
+def free_bytes(folder: str | Path) -> int:
+    """What may be written there, so that everything else has some room left. Raises OSError."""
+    free = os.statvfs(folder)
+    return free.f_bavail * free.f_frsize - _KEPT_FREE
+
+
+def open_source(path: str, storage: str | Path, *, spooled: bool = False) -> io.FileIO:
+    """A file of the agent, opened; no link is followed behind the check of where it lies. Raises FileRefusedError."""
+    try:
+        real = os.path.realpath(path, strict=True)
+        if not _allowed(Path(real), Path(os.path.realpath(storage)), spooled):
+            raise FileRefusedError(Refusal.NOT_ALLOWED)
+        file = _plain(_open_without_links(real))
+    except FileNotFoundError:
+        raise FileRefusedError(Refusal.MISSING) from None
+    except (OSError, ValueError):
+        raise FileRefusedError(Refusal.NOT_ALLOWED) from None
+    if file is None:
+        raise FileRefusedError(Refusal.NOT_ALLOWED)
+    return file
+
+
+def _allowed(real: Path, storage: Path, spooled: bool) -> bool:
+    if spooled:
+        return real.parent == storage / "spool"
+    folders = {part.lower() for part in real.parts[:-1]}
+    return (
+        not any(real.is_relative_to(system) for system in _SYSTEM)
+        and not real.is_relative_to(storage)
+        and folders.isdisjoint(_PRIVATE_FOLDERS)
+        and real.name.lower() not in _PRIVATE_FILES
+    )
 
 
 def safe_name(name: str) -> str:
@@ -175,11 +223,13 @@ def safe_name(name: str) -> str:
     if len(text) > MAX_NAME_CHARS:
         stem, dot, ending = text.rpartition(".")
         ending = dot + ending if stem and len(ending) <= 16 else ""
-        text = text[: MAX_NAME_CHARS - len(ending)] + ending
+        text = text[: MAX_NAME_CHARS - len(ending)].rstrip() + ending
     return text if text.strip(". ") else "file"
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_PLAIN: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
+"""Opening a link, a socket, a folder."""
 # A folder that may be passed through need not be readable; not every system has this.
 _PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking: opening a pipe would wait for its other end.
@@ -204,8 +254,17 @@ def _open_at(folder: Path, name: str) -> int:
     return os.open(folder / name, _READ)
 
 
-def _seal(status: os.stat_result) -> str:
-    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+def _plain(descriptor: int) -> io.FileIO | None:
+    """The file of a descriptor; what is no plain file is closed."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return io.FileIO(descriptor)
+    os.close(descriptor)
+    return None
+
+
+def _seal(status: os.stat_result, sha256: str) -> str:
+    marks = (status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    return ":".join([sha256, *map(str, marks)])
 
 
 def _digest(file: io.FileIO) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mimetypes
 from typing import BinaryIO, Final
 
@@ -10,6 +11,8 @@ import imagesize
 
 HEAD_BYTES: Final = 8_192
 """So much of the beginning of a file is looked at."""
+_SIZE_BYTES: Final = 1_048_576
+"""A picture's size stands within so much of its beginning, or is not found."""
 UNKNOWN: Final = "application/octet-stream"
 INLINE_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Pictures that every Android shows and that hold no script."""
@@ -36,6 +39,14 @@ for _type, _ending in (
     ("audio/ogg", ".ogg"),
     ("audio/ogg", ".opus"),
     ("audio/mp4", ".m4a"),
+    ("application/epub+zip", ".epub"),
+    ("application/vnd.android.package-archive", ".apk"),
+    ("application/vnd.oasis.opendocument.presentation", ".odp"),
+    ("application/vnd.oasis.opendocument.spreadsheet", ".ods"),
+    ("application/vnd.oasis.opendocument.text", ".odt"),
+    ("application/vnd.openxmlformats-officedocument.presentationml.presentation", ".pptx"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", ".docx"),
 ):
     _NAMES.add_type(_type, _ending)
 
@@ -55,7 +66,8 @@ def media_type(head: bytes, file_name: str) -> str:
 def image_size(file: BinaryIO) -> tuple[int, int] | None:
     """Width and height in pixels as the picture is shown, None where they cannot be read."""
     try:
-        width, height = imagesize.get(file)
+        # The library reads some kinds byte by byte, until it finds what it looks for.
+        width, height = imagesize.get(io.BytesIO(file.read(_SIZE_BYTES)))
     except Exception:  # noqa: BLE001 - a file may hold anything; a picture without a size is shown as a file
         return None
     return (int(width), int(height)) if 0 < width < 2**31 and 0 < height < 2**31 else None

@@ -51,7 +51,7 @@ from pheby_protocol.states import (
 
 from .attachments import Taken, not_attached
 from .boundary import RequestError, sendable
-from .file_store import FileRefusedError
+from .file_store import FileRefusedError, Refusal
 from .logs import log_of
 from .ports import (
     AgentFile,
@@ -74,9 +74,11 @@ from .sequencer import Change, Sequencer
 from .stores import (
     Store,
     StoredSend,
+    StoreError,
     add_note,
     admit_send,
     forget_notes,
+    forget_older_notes,
     give_notes,
     notes_were_read,
     read_notes,
@@ -881,6 +883,11 @@ class RunDesk:
                 await self._port.ready(lane.conversation_id)
                 if lane.handed is send and lane.run is None:
                     await self.prepare(lane.conversation_id)
+                try:
+                    notes = await self._unknown_to_model(lane.conversation_id)
+                except Unavailable:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
                 if lane.handed is not send:
                     return
                 if lane.run is not None:
@@ -889,7 +896,6 @@ class RunDesk:
                     lane.waiting.appendleft(send)
                     return
                 try:
-                    notes = await self._unknown_to_model(lane.conversation_id)
                     await self._dispatch(lane, send, notes)
                     await self._port.hand_over(
                         HandOver(
@@ -910,7 +916,11 @@ class RunDesk:
 
     async def _unknown_to_model(self, conversation_id: ConversationId) -> list[Message]:
         """What the owner was shown and the agent does not know; Hermes may have told it by itself meanwhile."""
-        found = await self._store.read(read_notes(conversation_id, MAX_NOTES))
+        found = await self._store.read(read_notes(conversation_id, MAX_NOTES + 1))
+        if len(found) > MAX_NOTES:
+            # Told later they would come in the wrong order.
+            await self._store.transact(forget_older_notes(conversation_id, MAX_NOTES))
+            found = found[-MAX_NOTES:]
         try:
             known = [note for note in found if await self._messages.is_stored(note)]
         except Exception as failure:
@@ -1278,22 +1288,42 @@ class RunDesk:
         lane = self._lanes.get(conversation_id)
         run = lane.run if lane is not None and message_id is None else None
         if lane is not None and run is not None:
-            message_id = lane.streaming or lane.holds_files
+            message_id = lane.streaming
+        elif message_id is None:
+            conversation_id = self._conversations.reachable(conversation_id)
         try:
+            if message_id is not None and (message := await self._messages.find(message_id)) is not None:
+                # It may have been delivered elsewhere, because its conversation was deleted.
+                conversation_id = message.conversation_id
             taken = await self._attachments.take(file)
-        except FileRefusedError as failure:
-            self._notice(conversation_id, not_attached(file.name, failure.reason))
+        except (FileRefusedError, StoreError) as failure:
+            self._notice(conversation_id, not_attached(file.name, _reason(failure)))
             return False
+        try:
+            await self._put(conversation_id, run, message_id, taken)
+        except StoreError as failure:
+            await self._attachments.drop([taken])
+            self._notice(conversation_id, not_attached(file.name, _reason(failure)))
+            return False
+        return True
+
+    async def _put(
+        self, conversation_id: ConversationId, run: Run | None, message_id: MessageId | None, taken: Taken
+    ) -> None:
+        """Attach a file to its message, or to one that is made for it."""
         async with self._attachments.changing:
+            alone = message_id is None
+            lane = self._lanes.get(conversation_id)
+            if alone and lane is not None and run is not None and self._is_active(lane, run):
+                message_id = lane.holds_files
             message = None if message_id is None else await self._messages.find(message_id)
-            if self._conversations.is_going(conversation_id):
+            if self._conversations.is_going(conversation_id) or (message is None and not alone):
                 await self._attachments.drop([taken])
             elif message is not None:
                 message, change = self._attachments.attached(message, [taken])
                 await self._sequencer.log(self._messages.updated(message) + change)
             else:
                 await self._sequencer.log(self._files_alone(conversation_id, run, taken))
-        return True
 
     def _files_alone(self, conversation_id: ConversationId, run: Run | None, taken: Taken) -> Change:
         """A file that belongs to no text gets a message without one."""
@@ -1320,33 +1350,64 @@ class RunDesk:
         if delivery.role is MessageRole.NOTICE and self._conversations.is_going(conversation_id):
             # It is about that conversation alone.
             return message_id
-        taken: list[Taken] = []
-        refused: list[str] = []
-        for file in delivery.files:
-            try:
-                taken.append(await self._attachments.take(file))
-            except FileRefusedError as failure:
-                refused.append(not_attached(file.name, failure.reason))
+        if not delivery.text and not delivery.files:
+            return message_id
+        taken, refused = await self._take_all(delivery.files)
         conversation_id = self._conversations.reachable(conversation_id)
         change = self._conversations.ensure(conversation_id)
         before = self._conversations.get(conversation_id)
-        message = self._whole_message(conversation_id, delivery.role, delivery.origin, sendable(delivery.text))
-        created = Time(delivery.time) if delivery.time is not None else message.created_at
-        message = attrs.evolve(message, message_id=message_id, created_at=created)
-        message, files = self._attachments.attached(message, taken)
-        change += self._messages.created(message) + self._conversations.message_added(message) + files
-        if delivery.for_model and message.text:
-            change += Change(writes=(add_note(message),))
+        messages, more = self._delivered(conversation_id, message_id, delivery, taken, refused)
+        for message in messages:
+            change += self._messages.created(message) + self._conversations.message_added(message)
         try:
-            await self._sequencer.log(change, durable=True)
+            await self._sequencer.log(change + more, durable=True)
         except Exception:
-            self._messages.withdrawn(message)
-            self._conversations.message_withdrawn(message, before)
+            for message in reversed(messages):
+                self._messages.withdrawn(message)
+            self._conversations.message_withdrawn(messages[-1], before)
             await self._attachments.drop(taken)
             raise
-        for text in refused:
-            self._notice(conversation_id, text)
         return message_id
+
+    async def _take_all(self, files: Sequence[AgentFile]) -> tuple[list[Taken], list[str]]:
+        """The copies of a delivery's files, and what the owner is told of those that were not taken."""
+        taken: list[Taken] = []
+        refused: list[str] = []
+        try:
+            for file in files:
+                try:
+                    taken.append(await self._attachments.take(file))
+                except FileRefusedError as failure:
+                    refused.append(not_attached(file.name, failure.reason))
+        except StoreError:
+            await self._attachments.drop(taken)
+            raise
+        return taken, refused
+
+    def _delivered(
+        self,
+        conversation_id: ConversationId,
+        message_id: MessageId,
+        delivery: Delivery,
+        taken: Sequence[Taken],
+        refused: Sequence[str],
+    ) -> tuple[list[Message], Change]:
+        """A delivery's message and a notice for each file that was not taken; the first of all has its name."""
+        messages: list[Message] = []
+        more = Change()
+        text = sendable(delivery.text)
+        if text or taken:
+            message = self._whole_message(conversation_id, delivery.role, delivery.origin, text)
+            created = Time(delivery.time) if delivery.time is not None else message.created_at
+            message = attrs.evolve(message, message_id=message_id, created_at=created)
+            message, more = self._attachments.attached(message, taken)
+            messages.append(message)
+            if delivery.for_model and text:
+                more += Change(writes=(add_note(message),))
+        for said in refused:
+            notice = self._whole_message(conversation_id, MessageRole.NOTICE, Origin.SYSTEM, said)
+            messages.append(notice if messages else attrs.evolve(notice, message_id=message_id))
+        return messages, more
 
     def _notice(self, conversation_id: ConversationId, text: str) -> None:
         """Say something about the conversation, in its active run or outside of any."""
@@ -1420,6 +1481,10 @@ async def _nothing(_: ConversationId) -> None:
 
 def _about(send: _Send) -> dict[str, object]:
     return {"conversation_id": send.message.conversation_id, "message_id": send.message.message_id}
+
+
+def _reason(failure: FileRefusedError | StoreError) -> Refusal:
+    return failure.reason if isinstance(failure, FileRefusedError) else Refusal.FAILED
 
 
 def _declared(shown: str, answer: str) -> str:

@@ -172,6 +172,7 @@ class Server:
             self._store,
             FileStore(config.storage, config.max_file_bytes),
             self._sequencer,
+            self.conversations,
             self.transcript,
             self.clock,
             self._ids,

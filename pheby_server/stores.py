@@ -466,9 +466,7 @@ def delete_conversation(conversation_id: ConversationId) -> Write:
             database.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (conversation_id,))  # noqa: S608
         # What is left of an attachment is the name of a file that is to be deleted.
         database.execute("DELETE FROM attachments WHERE conversation_id = ? AND has_file = 0", (conversation_id,))
-        database.execute(
-            "UPDATE attachments SET conversation_id = '', body = NULL WHERE conversation_id = ?", (conversation_id,)
-        )
+        database.execute("UPDATE attachments SET body = NULL WHERE conversation_id = ?", (conversation_id,))
 
     return delete
 
@@ -793,6 +791,12 @@ def reserve_file(name: AttachmentId) -> Write:
     return lambda database: database.execute("INSERT INTO attachments VALUES (?, '', 0, 0, 1, '', NULL)", (name,))
 
 
+def file_is_made(name: AttachmentId, size: int, seal: str) -> Write:
+    """A file that was noted is there; what it belongs to is not stored yet."""
+    row = (size, seal, name)
+    return lambda database: database.execute("UPDATE attachments SET size = ?, seal = ? WHERE attachment_id = ?", row)
+
+
 def save_attachment(attachment: Attachment, seal: str) -> Write:
     row = (
         attachment.conversation_id,
@@ -830,36 +834,40 @@ def read_attachment(attachment_id: AttachmentId) -> Statement[KeptAttachment | N
     return read
 
 
-def read_due_attachments(now_ms: int, size: int) -> Statement[list[KeptAttachment]]:
-    """Attachments whose time is over and whose files are still there, the oldest first."""
+def read_due_attachments(now_ms: int, size: int, skip: int) -> Statement[list[KeptAttachment]]:
+    """Attachments whose time is over and whose files are still there, the oldest first, behind so many others."""
 
     def read(database: sqlite3.Connection) -> list[KeptAttachment]:
         rows = database.execute(
             "SELECT body, seal FROM attachments WHERE has_file = 1 AND body IS NOT NULL AND expires_at <= ?"
-            " ORDER BY expires_at LIMIT ?",
-            (now_ms, size),
+            " ORDER BY expires_at, attachment_id LIMIT ? OFFSET ?",
+            (now_ms, size, skip),
         ).fetchall()
         return [KeptAttachment(decode_object(body, Attachment), seal, True) for body, seal in rows]
 
     return read
 
 
-def read_next_expiry() -> Statement[int | None]:
+def read_next_expiry(now_ms: int) -> Statement[int | None]:
+    """When the next one is due, of those that are not yet."""
+
     def read(database: sqlite3.Connection) -> int | None:
         found: int | None = database.execute(
-            "SELECT min(expires_at) FROM attachments WHERE has_file = 1 AND body IS NOT NULL"
+            "SELECT min(expires_at) FROM attachments WHERE has_file = 1 AND body IS NOT NULL AND expires_at > ?",
+            (now_ms,),
         ).fetchone()[0]
         return found
 
     return read
 
 
-def read_unused_files() -> Statement[list[AttachmentId]]:
-    """Files that belong to nothing: those of deleted conversations, and those of which nothing came."""
+def read_unused_files(*, deleted: bool = False) -> Statement[list[tuple[AttachmentId, str]]]:
+    """Files that belong to nothing, with their seals; `deleted`: only those that once belonged to a conversation."""
+    once = " AND conversation_id != ''" if deleted else ""
+    statement = f"SELECT attachment_id, seal FROM attachments WHERE has_file = 1 AND body IS NULL{once}"  # noqa: S608
 
-    def read(database: sqlite3.Connection) -> list[AttachmentId]:
-        rows = database.execute("SELECT attachment_id FROM attachments WHERE has_file = 1 AND body IS NULL")
-        return [AttachmentId(name) for (name,) in rows.fetchall()]
+    def read(database: sqlite3.Connection) -> list[tuple[AttachmentId, str]]:
+        return [(AttachmentId(name), seal) for name, seal in database.execute(statement).fetchall()]
 
     return read
 
@@ -885,6 +893,16 @@ def give_notes(notes: Iterable[MessageId], given_with: MessageId) -> Write:
     """The agent is about to get these together with a message of the owner."""
     rows = [(given_with, note) for note in notes]
     return lambda database: database.executemany("UPDATE notes SET given_with = ? WHERE message_id = ?", rows)
+
+
+def forget_older_notes(conversation_id: ConversationId, keep: int) -> Write:
+    """All but the newest ones of a conversation."""
+    row = (conversation_id, conversation_id, keep)
+    return lambda database: database.execute(
+        "DELETE FROM notes WHERE conversation_id = ? AND message_id NOT IN (SELECT n.message_id FROM notes n"
+        " JOIN messages m ON m.message_id = n.message_id WHERE n.conversation_id = ? ORDER BY m.position DESC LIMIT ?)",
+        row,
+    )
 
 
 def forget_notes(notes: Iterable[MessageId]) -> Write:

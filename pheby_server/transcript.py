@@ -115,7 +115,7 @@ class Transcript:
         self.is_busy: Callable[[ConversationId], bool] = lambda _: False
         """Whether a run is active; the desk for runs says so."""
         self.take_in: Callable[[], Awaitable[None]] = _nothing
-        """Takes in what another process has left for the owner, before the rows that Hermes keeps of it are read."""
+        """Takes in what another process has left for the owner, so that a row which Hermes keeps of it is known."""
 
     async def load(self) -> None:
         """Read what is stored."""
@@ -361,8 +361,9 @@ class Transcript:
         async with self._locks.setdefault(conversation_id, asyncio.Lock()):
             if conversation_id in self._reconciled or self.is_busy(conversation_id):
                 return True
-            await self.take_in()
             rows = await self._port.history(conversation_id)
+            # Behind the rows: whoever leaves something here does so before Hermes has a row of it.
+            await self.take_in()
             await self._sequencer.settled()
             known = await self._store.read(read_known_history(conversation_id))
             live = [
