@@ -11,8 +11,8 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,13 +20,16 @@ from typing import Any, Final
 
 import attrs
 
+from pheby_protocol import limits
 from pheby_protocol.ids import ConversationId, MessageId, is_id
 from pheby_protocol.messages.message import MessageRole, Origin
 
 from .boundary import sendable
+from .file_store import FileRefusedError, free_bytes, open_source
 from .logs import log_of
 from .metrics import Metrics
 from .ports import AgentFile, Clock, Delivery, Timer
+from .stores import StoreError
 
 Deliver = Callable[[ConversationId, Delivery], Awaitable[MessageId]]
 
@@ -36,7 +39,16 @@ LOOK_SECONDS: Final = 1.0
 MAX_ENTRY_BYTES: Final = 16 * 1_048_576
 MAX_FILE_BYTES: Final = 4 * 1_073_741_824
 TAKEN_AT_ONCE: Final = 100
+LEFT_OVER_SECONDS: Final = 86_400.0
+"""What a process has not finished by then, it never will."""
+_CHUNK: Final = 1_048_576
 _ENDING: Final = ".json"
+_ASIDE: Final = ".json.unreadable"
+_KEY: Final = r"\d{20}-[0-9a-f]{16}"
+_WHOLE: Final = re.compile(rf"({_KEY})\.json")
+_PART: Final = re.compile(rf"({_KEY})\.(?:new|\d{{1,6}})")
+_NEVER: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES})
+"""Not to be read however often it is tried."""
 
 
 @attrs.frozen
@@ -59,6 +71,7 @@ class SpoolDesk:
         self._turn = asyncio.Lock()
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_tidy = False
 
     def start(self) -> None:
         self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
@@ -74,14 +87,29 @@ class SpoolDesk:
         """Take in everything that was left until now; what cannot be stored stays where it is."""
         async with self._turn:
             try:
+                if not self._is_tidy:
+                    self._is_tidy = True
+                    await asyncio.to_thread(tidy, self._folder)
                 while entries := await asyncio.to_thread(waiting, self._folder):
-                    for entry in entries:
-                        await self._deliver(entry.conversation_id, entry.delivery)
-                        await asyncio.to_thread(taken, self._folder, entry)
-                        self._metrics.spool_entries += 1
-                        log.info("spool.taken_in", extra={"conversation_id": entry.conversation_id})
+                    if not any([await self._take(entry) for entry in entries]):
+                        return
             except Exception as failure:
                 log.warning("spool.not_taken: will be tried again", exc_info=failure)
+
+    async def _take(self, entry: Entry) -> bool:
+        """Take an entry in; whether it is gone. Raises StoreError: so will the others not be stored."""
+        try:
+            await self._deliver(entry.conversation_id, entry.delivery)
+            await asyncio.to_thread(taken, self._folder, entry)
+        except StoreError:
+            raise
+        except Exception as failure:
+            # It must not keep the others.
+            log.error("spool.entry_not_taken: will be tried again", exc_info=failure)
+            return False
+        self._metrics.spool_entries += 1
+        log.info("spool.taken_in", extra={"conversation_id": entry.conversation_id})
+        return True
 
     def _look(self) -> None:
         self._task = asyncio.ensure_future(self._take_in_and_wait())
@@ -99,11 +127,12 @@ def spool_of(storage: str) -> str:
 def leave(folder: str, conversation_id: ConversationId, delivery: Delivery) -> str:
     """Leave something for the owner; its key. On return it is on the disk. Raises OSError."""
     place = Path(folder)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in (place.parent, place):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Sorted by name is in order.
     key = f"{time.time_ns():020d}-{secrets.token_hex(8)}"
     files = [
-        {"copy": _copied(place / f"{key}.{number}", file.path), "name": file.name}
+        {"copy": _copied(file.path, place / f"{key}.{number}"), "name": file.name}
         for number, file in enumerate(delivery.files)
     ]
     entry = {
@@ -129,20 +158,43 @@ def waiting(folder: str) -> list[Entry]:
     """What was left, oldest first, so much at a time. What is not readable is put aside."""
     place = Path(folder)
     try:
-        names = sorted(found.name for found in os.scandir(place) if found.name.endswith(_ENDING))
+        names = sorted(filter(_WHOLE.fullmatch, os.listdir(place)))
     except FileNotFoundError:
         return []
-    entries = []
-    for name in names[:TAKEN_AT_ONCE]:
+    entries: list[Entry] = []
+    for name in names:
+        if len(entries) == TAKEN_AT_ONCE:
+            break
         try:
             entries.append(_read(place, name.removesuffix(_ENDING)))
         except OSError as failure:
-            log.warning("spool.not_read: will be tried again", exc_info=failure)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            log.error("spool.unreadable: an entry was put aside")
-            with contextlib.suppress(OSError):
-                (place / name).rename(place / f"{name}.unreadable")
+            if failure.errno in _NEVER:
+                _put_aside(place, name)
+            else:
+                log.warning("spool.not_read: will be tried again", exc_info=failure)
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, it must not keep the others
+            _put_aside(place, name)
     return entries
+
+
+def _put_aside(place: Path, name: str) -> None:
+    log.error("spool.unreadable: an entry was put aside")
+    with contextlib.suppress(OSError):
+        (place / name).rename(place / f"{name.removesuffix(_ENDING)}{_ASIDE}")
+
+
+def tidy(folder: str) -> None:
+    """Delete what belongs to no entry: of a process that died while it left one, or while it was taken in."""
+    place = Path(folder)
+    try:
+        names = set(os.listdir(place))
+    except FileNotFoundError:
+        return
+    for part in filter(None, map(_PART.fullmatch, names)):
+        needed = {part[1] + _ENDING, part[1] + _ASIDE} & names
+        old = time.time() - (place / part[0]).lstat().st_mtime > LEFT_OVER_SECONDS
+        if old and not needed:
+            (place / part[0]).unlink()
 
 
 def taken(folder: str, entry: Entry) -> None:
@@ -161,17 +213,20 @@ def _read(place: Path, key: str) -> Entry:
     if len(content) > MAX_ENTRY_BYTES:
         raise ValueError("too large")
     entry: dict[str, Any] = json.loads(content)
-    if not is_id(entry["conversation_id"]):
-        raise ValueError("not an id")
+    at, role, origin = int(entry["time"]), MessageRole(entry["role"]), Origin(entry["origin"])
+    if not is_id(entry["conversation_id"]) or not 0 <= at <= limits.MAX_INTEGER:
+        raise ValueError("out of bounds")
+    if role not in (MessageRole.ASSISTANT, MessageRole.NOTICE) or origin not in (Origin.CRON, Origin.SYSTEM):
+        raise ValueError("not to be left here")
     return Entry(
         key,
         ConversationId(entry["conversation_id"]),
         Delivery(
             text=str(entry["text"]),
-            origin=Origin(entry["origin"]),
-            role=MessageRole(entry["role"]),
+            origin=origin,
+            role=role,
             key=key,
-            time=int(entry["time"]),
+            time=at,
             files=tuple(_files(place, key, entry["files"])),
             for_model=entry["for_model"] is True,
         ),
@@ -185,20 +240,23 @@ def _files(place: Path, key: str, files: Sequence[dict[str, Any]]) -> Iterable[A
         yield AgentFile(path=path, name=str(file["name"]), spooled=True)
 
 
-def _copied(copy: Path, path: str | None) -> bool:
+def _copied(path: str | None, copy: Path) -> bool:
     """Whether a file could be copied; the owner is told of one that could not."""
     if path is None:
         return False
     try:
-        with (
-            open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source,
-            open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target,
-        ):
-            if os.fstat(source.fileno()).st_size > MAX_FILE_BYTES:
-                raise OSError(errno.EFBIG, "too large")
-            shutil.copyfileobj(source, target, 1_048_576)
-            target.flush()
-            os.fsync(target.fileno())
+        with open_source(path, copy.parent.parent) as source:
+            room = min(MAX_FILE_BYTES, free_bytes(copy.parent))
+            with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
+                while chunk := source.read(_CHUNK):
+                    room -= len(chunk)
+                    if room < 0:
+                        raise OSError(errno.EFBIG, "too large")
+                    target.write(chunk)
+                target.flush()
+                os.fsync(target.fileno())
+    except FileRefusedError:
+        return False
     except OSError:
         with contextlib.suppress(OSError):
             copy.unlink(missing_ok=True)
