@@ -476,7 +476,11 @@ def deliverable(path: str) -> str | None:
     """The real path of a file that Hermes's rule lets out; None for any other. Blocks."""
     from gateway.platforms import base
 
-    found: str | None = base.validate_media_delivery_path(path)
+    try:
+        found: str | None = base.validate_media_delivery_path(path)
+    except (OSError, RuntimeError, ValueError):
+        # A name that no system has.
+        return None
     return found
 
 

@@ -116,7 +116,7 @@ class PhebyAdapter(BasePlatformAdapter):
             platform=PLATFORM,
             redact=redactor(_hermes.redact, settings.authenticator.values()),
             command_on_card=_hermes.command_on_card,
-            canonical=lambda path: os.path.realpath(os.path.expanduser(path)),
+            canonical=_canonical,
         )
         self._hooks.add(self)
         self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
@@ -529,6 +529,14 @@ class PhebyAdapter(BasePlatformAdapter):
         await asyncio.sleep(INTERRUPT_SECONDS)
         if self._relay is not None:
             _hermes.cancel_clarifications(self._relay.waiting_questions(chat_id))
+
+
+def _canonical(path: str) -> str:
+    """A path that may be anything a model writes, without links and abbreviations where it is one."""
+    try:
+        return os.path.realpath(os.path.expanduser(path))
+    except ValueError:
+        return path
 
 
 async def _told(server: Server, message_id: str) -> SendResult:

@@ -571,11 +571,17 @@ class Relay:
 
     def _tell_undelivered(self, run: _Run, answer: str) -> None:
         """Hermes drops a file that is missing or not allowed without a word."""
-        names = {os.path.basename(path) for path in run.files}
-        for path in dict.fromkeys(map(self._canonical, [*run.promised, *media_paths(answer)])):
-            # Hermes may have looked for it elsewhere, as in a container.
-            if path not in run.files and os.path.basename(path) not in names:
-                self._events.not_attached(run.conversation_id, os.path.basename(path))
+        promised = dict.fromkeys(map(self._canonical, [*run.promised, *media_paths(answer)]))
+        # Hermes may have looked for one elsewhere, as in a container.
+        others = [os.path.basename(path) for path in run.files if path not in promised]
+        for path in promised:
+            name = os.path.basename(path)
+            if path in run.files:
+                continue
+            if name in others:
+                others.remove(name)
+            else:
+                self._events.not_attached(run.conversation_id, name)
 
     def handed_over(self, chat_id: str, message_id: str) -> None:
         """Hermes was given a message of the owner: if nothing comes of it, say so."""

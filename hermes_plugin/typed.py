@@ -27,13 +27,19 @@ def restore(text: str) -> str:
 
 _BEGIN = "[Delivered to your owner in this conversation since the last message]"
 _END = "[End of what was delivered]"
-_CONTEXT = re.compile(rf"\s*{re.escape(_BEGIN)}\n.*?\n{re.escape(_END)}\n\n\[New message\]\n", re.DOTALL)
+_NEXT = "[New message]"
+_CONTEXT = re.compile(rf"\s*{re.escape(_BEGIN)}\n.*?\n{re.escape(_END)}\n\n{re.escape(_NEXT)}\n", re.DOTALL)
 
 
 def context(text: str) -> str | None:
     """What the owner was shown meanwhile, as Hermes puts it before their words; None for nothing."""
-    # Its end must be its own.
-    return f"{_BEGIN}\n{neutralise(text).replace(_END, '')}\n{_END}" if text else None
+    if not text:
+        return None
+    inner = neutralise(text)
+    for mark in (_BEGIN, _END, _NEXT):
+        # They must be its own. Nothing is taken out, which could put a new one together.
+        inner = inner.replace(mark, f"({mark[1:-1]})")
+    return f"{_BEGIN}\n{inner}\n{_END}"
 
 
 def without_context(text: str) -> str:

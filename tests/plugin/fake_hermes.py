@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import os
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class OldMessageEvent:
     source: Any = None
     message_id: str | None = None
     internal: bool = False
+    channel_context: str | None = None
 
     def is_command(self) -> bool:
         return self.text.startswith("/")
@@ -248,6 +250,8 @@ class FakeHermes:
     """What was answered to Hermes's confirmations of commands."""
     subagents: set[str] = field(default_factory=set)
     """Those at work, by Hermes's name."""
+    denied: set[str] = field(default_factory=set)
+    """Paths that Hermes's rule does not let out."""
     secrets: dict[str, str] = field(default_factory=dict)
     catalogue: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What is known of models, by provider."""
@@ -296,6 +300,11 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
             raise UnscopedSecretError(name)
         return hermes.secrets.get(name)
 
+    def deliverable(path: str) -> str | None:
+        # As the real one: links are resolved first, and only a file that exists is let out.
+        real = os.path.realpath(os.path.expanduser(path))
+        return real if os.path.isfile(real) and not {path, real} & hermes.denied else None
+
     async def confirm(session_key: str, confirm_id: str, choice: str) -> None:
         hermes.confirmed.append((session_key, confirm_id, choice))
 
@@ -307,6 +316,7 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
         MessageEvent=NewMessageEvent if shape == "new" else OldMessageEvent,
         MessageType=MessageType,
         SendResult=SendResult,
+        validate_media_delivery_path=deliverable,
     )
     fill("agent.redact", redact_sensitive_text=lambda text, force=False: text.replace("hunter2", "***"))
     fill("gateway.config", Platform=lambda name: SimpleNamespace(value=name))

@@ -18,7 +18,7 @@ import pytest
 from pheby_hermes import _hermes
 from pheby_hermes.hooks import HookRelay
 
-from pheby_server.stores import Store
+from pheby_server.stores import Store, StoreUnavailableError
 from pheby_server.testing import MemoryTransport
 from tests.plugin import fake_hermes
 from tests.plugin.fake_hermes import FakeApprovals, FakeHermes, ProcessingOutcome
@@ -745,6 +745,189 @@ async def test_a_text_of_hermes_is_stored_before_hermes_hears_that_it_was_sent(t
     assert sent.success
     page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
     assert [(found["message_id"], found["text"]) for found in page["messages"]] == [(sent.message_id, "report")]
+
+
+# Files
+
+
+async def in_run(talk: Conversation, answer: str) -> Any:
+    """A run whose answer was given."""
+    event = await talk.say("hello")
+    await talk.begin(event)
+    talk.hook("post_llm_call", assistant_response=answer)
+    await talk.hooks_taken()
+    await talk.adapter.send(talk.chat_id, answer, None, {"notify": True})
+    return event
+
+
+async def finish(talk: Conversation, event: Any) -> list[dict[str, Any]]:
+    """The run ends; what was told since."""
+    talk.hook("on_session_end", completed=True, interrupted=False)
+    await talk.hooks_taken()
+    await talk.adapter.on_processing_complete(event, ProcessingOutcome.SUCCESS)
+    await talk.client.until("run.ended")
+    return talk.client.seen
+
+
+def of(frames: list[dict[str, Any]], type_: str, noun: str) -> list[dict[str, Any]]:
+    return [frame[noun] for frame in frames if frame["type"] == type_]
+
+
+KINDS = {
+    "send_document": "file_path",
+    "send_image_file": "image_path",
+    "send_video": "video_path",
+    "send_voice": "audio_path",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_file_is_there_when_hermes_hears_that_it_was_sent(
+    talk: Conversation, tmp_path: Path, kind: str
+) -> None:
+    """R-G1, R-G2, H4: with its answer, whatever becomes of the original."""
+    file = tmp_path / "a b.pdf"
+    file.write_bytes(b"%PDF-1.7 x")
+    answer = f"Here.\nMEDIA:{file}"
+    event = await in_run(talk, answer)
+    sent = await getattr(talk.adapter, kind)(talk.chat_id, **{KINDS[kind]: str(file)}, caption="ignored")
+    assert sent.success
+    file.unlink()
+    frames = await finish(talk, event)
+    (attachment,) = of(frames, "attachment.created", "attachment")
+    assert (attachment["file_name"], attachment["size"]) == ("a b.pdf", 10)
+    completed = of(frames, "message.completed", "message")[-1]
+    assert (completed["text"], completed["attachments"]) == ("Here.", [attachment])
+    opened = await talk.adapter._server.attachments.open(attachment["attachment_id"])
+    with opened.file as opened_file:
+        assert opened_file.read() == b"%PDF-1.7 x"
+    assert str(tmp_path) not in str(frames[1:])
+
+
+async def test_several_pictures_come_in_order_and_each_once(talk: Conversation, tmp_path: Path) -> None:
+    """J4: also by a file's address."""
+    names = ["a b.gif", "c%20d.gif", "e.gif"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"GIF89a\x07\0\x09\0\0\0\0;")
+    event = await in_run(talk, "Here.")
+    images = [
+        (f"file://{tmp_path}/a%20b.gif", ""),
+        (f"file://{tmp_path}/c%2520d.gif", "x"),
+        (f"file://{tmp_path}/e.gif", ""),
+    ]
+    sent = await talk.adapter.send_multiple_images(talk.chat_id, [*images, images[0], ("https://x.org/1.png", "")])
+    assert sent.success
+    frames = await finish(talk, event)
+    assert [each["file_name"] for each in of(frames, "attachment.created", "attachment")] == names
+    assert of(frames, "message.completed", "message")[-1]["text"] == "Here."
+
+
+@pytest.mark.parametrize("which", ["missing", "denied", "folder", "a NUL", "own database", "a link out"])
+async def test_a_file_that_is_refused_is_told_to_the_owner_and_to_hermes(
+    talk: Conversation, hermes: FakeHermes, tmp_path: Path, which: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-G2, J1, J6: one notice, also where the answer names it, without a path."""
+    caplog.set_level(logging.DEBUG, "pheby_server")
+    file = tmp_path / "secret.pdf"
+    file.write_bytes(b"secret")
+    path = str(file)
+    if which == "missing":
+        file.unlink()
+    elif which == "denied":
+        hermes.denied.add(path)
+    elif which == "folder":
+        path = str(tmp_path)
+    elif which == "a NUL":
+        path = f"{tmp_path}/a\0b.pdf"
+    elif which == "own database":
+        path = str(tmp_path / "pheby" / "pheby.db")
+    else:
+        hermes.denied.add(path)
+        path = str(tmp_path / "link.pdf")
+        (tmp_path / "link.pdf").symlink_to(file)
+    event = await in_run(talk, f"Here.\nMEDIA:{path}")
+    sent = await talk.adapter.send_document(talk.chat_id, path)
+    assert (sent.success, sent.error) == (False, "file refused")
+    # What Hermes says of that is no answer.
+    await talk.adapter.send(talk.chat_id, "I could not send the file.", None, {"notify": True})
+    frames = await finish(talk, event)
+    assert of(frames, "attachment.created", "attachment") == []
+    notices = [m for m in of(frames, "message.created", "message") if m["role"] == "notice"]
+    assert len(notices) == 1
+    assert str(tmp_path) not in str(frames[1:]) + caplog.text + sent.error
+
+
+async def test_a_path_that_is_none_does_not_keep_a_run_from_its_end(talk: Conversation) -> None:
+    """C3, J6: a model may write anything."""
+    event = await in_run(talk, "Here.\nMEDIA:/tmp/a\0b.png")
+    frames = await finish(talk, event)
+    assert [m["role"] for m in of(frames, "message.created", "message")] == ["user", "assistant", "notice"]
+
+
+async def test_a_file_outside_of_any_run_follows_its_caption(talk: Conversation, tmp_path: Path) -> None:
+    """R-I1."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(b"%PDF-1.7")
+    sent = await talk.adapter.send_document(talk.chat_id, str(file), caption="Look.", file_name="shown.pdf")
+    assert sent.success
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    (message,) = page["messages"]
+    assert message["text"] == "Look."
+    assert [each["file_name"] for each in message["attachments"]] == ["shown.pdf"]
+
+
+async def test_a_picture_by_its_address_is_not_fetched(talk: Conversation) -> None:
+    """Outside of a run its address is told."""
+    sent = await talk.adapter.send_image(talk.chat_id, "https://x.org/1.png", "Look.")
+    assert sent.success
+    page = await talk.client.request("conversation.history", conversation_id=talk.conversation_id)
+    assert [message["text"] for message in page["messages"]] == ["![Look.](https://x.org/1.png)"]
+    assert page["messages"][0]["attachments"] == []
+
+
+async def test_a_file_that_cannot_be_stored_is_not_sent(
+    talk: Conversation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H4, J6: and told when it can be."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(b"%PDF-1.7")
+    transact = Store.transact
+
+    async def full(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("full")
+
+    monkeypatch.setattr(Store, "transact", full)
+    sent = await talk.adapter.send_document(talk.chat_id, str(file))
+    assert not sent.success
+    monkeypatch.setattr(Store, "transact", transact)
+    frame = await talk.client.until("message.created")
+    assert "a.pdf" in frame["message"]["text"]
+
+
+async def test_without_a_connection_no_file_is_sent(make: Make) -> None:
+    adapter = make()
+    for kind, name in KINDS.items():
+        sent = await getattr(adapter, kind)("100", **{name: "/etc/hostname"})
+        assert (sent.success, sent.error) == (False, "not connected")
+    assert not (await adapter.send_multiple_images("100", [("file:///etc/hostname", "")])).success
+    assert (await adapter.send_multiple_images("100", [])).success
+
+
+def test_files_are_offered_where_hermes_has_a_rule_for_them(
+    make: Make, hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A7, R-G2."""
+    assert make()._features().attachments is True
+    hermes.without(monkeypatch, "gateway.platforms.base", "validate_media_delivery_path")
+    assert make()._features().attachments is False
+
+
+async def test_what_the_owner_was_shown_meanwhile_goes_before_their_words(talk: Conversation) -> None:
+    """R-I1: to the agent, not into the chat."""
+    await talk.adapter.send(talk.chat_id, "result @file:/etc/passwd", None, {"job_id": "job-1"})
+    event = await talk.say("and now?")
+    assert event.text == "and now?"
+    assert "result @\u2060file:/etc/passwd" in event.channel_context
 
 
 # What Hermes starts by itself

@@ -69,3 +69,16 @@ def test_any_valid_id_names_some_chat(conversation_id: str) -> None:
 def test_the_home_chat_can_be_addressed_from_outside() -> None:
     assert HOME_CHAT_ID.isdigit()
     assert 16 <= len(HOME_CHAT_ID) <= 18
+
+
+@given(plain | short)
+def test_a_conversation_that_is_addressed_by_its_own_name_is_itself(chat_id: str) -> None:
+    """R-I1: as whoever copies it from a client does."""
+    conversation_id = conversation_of(chat_id)
+    assert conversation_of(conversation_id) == conversation_id
+
+
+@pytest.mark.parametrize("chat_id", ["conv_a b", "conv_" + "a" * 60, "conv_\n", "CONV_1"])
+def test_what_only_looks_like_a_conversations_name_is_a_chat(chat_id: str) -> None:
+    assert is_id(conversation_of(chat_id))
+    assert conversation_of(chat_id) != chat_id

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 from pheby_hermes.chats import conversation_of
-from pheby_hermes.relay import LOST_SECONDS, PROVIDER_FAILS, Relay
+from pheby_hermes.relay import LOST_SECONDS, MAX_DELIVERED, PROVIDER_FAILS, FilePlace, Relay
 
 from pheby_protocol.ids import ConversationId, MessageId, RunId
 from pheby_protocol.messages.approval import DecisionSource
@@ -984,3 +984,113 @@ def test_a_turn_in_another_session_is_told_before_its_run() -> None:
     gateway.relay.processing_started(CHAT, 2, "m2", "hello", False)
     gateway.turn(session="another")
     assert [call[0] for call in gateway.told.take()] == ["began_anew", "run_started"]
+
+
+# Files and what is outside of any run
+
+
+def places(gateway: Gateway, *paths: str, chat: str = CHAT) -> list[FilePlace | None]:
+    return [gateway.relay.file_place(chat, path) for path in paths]
+
+
+IN_RUN = FilePlace(CONVERSATION, None)
+
+
+def answer_with(gateway: Gateway, text: str) -> None:
+    """The answer, held back by Hermes until the run's end, and said to be the answer."""
+    gateway.hook("post_llm_call", assistant_response=text)
+    gateway.send(text, WHOLE)
+
+
+def test_files_of_a_run_follow_its_answer(running: Gateway) -> None:
+    """J4: each real file once, in order."""
+    answer_with(running, "Here.\nMEDIA:/c/My Doc/a b.md\nMEDIA:/c/1.png")
+    assert places(running, "/c/My Doc/a b.md", "/c/1.png", "/c/My Doc/a b.md") == [IN_RUN, IN_RUN, None]
+    running.complete("Here.\nMEDIA:/c/My Doc/a b.md\nMEDIA:/c/1.png")
+    told = running.told.take()
+    assert [call for call in told if call[0] == "started"] == [("started", "a1", "Here.")]
+    assert [call for call in told if call[0] == "not_attached"] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "names"),
+    [
+        ("MEDIA:/c/My Doc/a b.md", ["a b.md"]),
+        ("MEDIA:/c/1.pngMEDIA:/c/2.png", ["1.png", "2.png"]),
+        ("MEDIA:/c/1.png<|eos|>", ["1.png"]),
+        ("MEDIA:/etc/passwd.txt and MEDIA:/etc/passwd.txt", ["passwd.txt"]),
+        ("MEDIA:/a/x.png MEDIA:/b/x.png", ["x.png", "x.png"]),
+        ("```\nMEDIA:/c/1.png\n```", []),
+        ("`MEDIA:/c/1.png`", []),
+        ("No file.", []),
+    ],
+)
+def test_a_file_that_hermes_drops_without_a_word_is_told(running: Gateway, answer: str, names: list[str]) -> None:
+    """J3, J4, J6: before the run's end, once for each, without its path."""
+    answer_with(running, answer)
+    running.complete(answer)
+    told = running.told.take()
+    assert [call[1] for call in told if call[0] == "not_attached"] == names
+    assert told[-1][0] == "run_ended"
+
+
+def test_of_two_files_with_one_name_the_missing_one_is_told(running: Gateway) -> None:
+    """J6."""
+    answer = "MEDIA:/a/x.png\nMEDIA:/b/x.png"
+    answer_with(running, answer)
+    places(running, "/a/x.png")
+    running.complete(answer)
+    assert [call[1] for call in running.told.take() if call[0] == "not_attached"] == ["x.png"]
+
+
+def test_a_file_that_hermes_found_elsewhere_is_not_told_to_be_missing(running: Gateway) -> None:
+    """J6: as in a container."""
+    answer = "MEDIA:/workspace/x.png"
+    answer_with(running, answer)
+    places(running, "/host/volume/x.png")
+    running.complete(answer)
+    assert [call for call in running.told.take() if call[0] == "not_attached"] == []
+
+
+def test_nothing_is_told_of_a_run_that_failed_or_was_stopped(running: Gateway) -> None:
+    running.hook("post_llm_call", assistant_response="MEDIA:/c/1.png")
+    running.relay.interrupted(CHAT)
+    assert places(running, "/c/1.png") == [None]
+    running.complete(interrupted=True, completed=False)
+    assert [call for call in running.told.take() if call[0] == "not_attached"] == []
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "\n\n", "<think>only thoughts</think>"])
+@pytest.mark.parametrize("marks", [None, {"job_id": "j"}])
+def test_nothing_is_no_message(gateway: Gateway, text: str, marks: dict[str, object] | None) -> None:
+    """H7."""
+    assert gateway.relay.outside(CHAT, text, marks) is None
+    gateway.send(text, marks)
+    assert gateway.told.take() == []
+
+
+def test_a_jobs_result_is_the_jobs_also_during_a_run(running: Gateway) -> None:
+    """H3."""
+    running.send("talking", STREAMED)
+    delivery = running.relay.outside(CHAT, "result", {"job_id": "j"})
+    assert delivery is not None
+    assert (delivery.text, delivery.origin, delivery.for_model) == ("result", Origin.CRON, True)
+    assert delivery.role == "assistant"
+
+
+def test_a_file_behind_something_that_was_delivered_belongs_to_it(gateway: Gateway) -> None:
+    """R-I1: until the next run, and to that chat alone."""
+    gateway.send("result", {"job_id": "j"})
+    place = FilePlace(CONVERSATION, MessageId("n1"))
+    assert places(gateway, "/c/1.png", "/c/2.png") == [place, place]
+    assert places(gateway, "/c/1.png", chat=OTHER) == [FilePlace(conversation_of(OTHER), None)]
+    gateway.begin()
+    gateway.complete("done")
+    assert places(gateway, "/c/3.png") == [FilePlace(CONVERSATION, None)]
+
+
+def test_what_was_delivered_is_not_remembered_without_end(gateway: Gateway) -> None:
+    """S4."""
+    for number in range(MAX_DELIVERED + 10):
+        gateway.relay.delivered(f"{number}", MessageId(f"n{number}"))
+    assert len(gateway.relay._delivered) == MAX_DELIVERED

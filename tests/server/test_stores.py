@@ -223,3 +223,42 @@ async def test_close_waits_for_what_was_asked_for_before(tmp_path: Path) -> None
     await store.open()
     assert len(await keys(store)) == 20
     await store.close()
+
+
+async def test_a_store_of_an_earlier_version_is_brought_up_and_keeps_what_it_has(tmp_path: Path) -> None:
+    """A7: step by step, whatever step it had come to."""
+    for version in range(1, SCHEMA_VERSION):
+        folder = tmp_path / str(version)
+        folder.mkdir()
+        database = sqlite3.connect(folder / "pheby.db", isolation_level=None)
+        for migration in stores._MIGRATIONS[:version]:
+            database.executescript(migration)
+        database.execute(f"PRAGMA user_version = {version}")
+        database.execute("INSERT INTO meta VALUES ('epoch', 'kept')")
+        database.execute("INSERT INTO bindings VALUES ('c', 'row', 'm')")
+        database.close()
+        store = store_in(folder)
+        await store.open()
+        assert await keys(store) == ["epoch"]
+        assert await store.read(lambda db: db.execute("SELECT count(*) FROM bindings").fetchone()[0]) == 1
+        assert await store.read(stores.read_unused_files()) == []
+        assert await store.read(lambda db: db.execute("SELECT count(*) FROM notes").fetchone()[0]) == 0
+        assert await store.read(lambda db: db.execute("PRAGMA user_version").fetchone()[0]) == SCHEMA_VERSION
+        await store.close()
+
+
+async def test_what_is_reserved_is_no_file_of_a_deleted_conversation(tmp_path: Path) -> None:
+    """R-G4, R-B4."""
+    store = store_in(tmp_path)
+    await store.open()
+    name = stores.AttachmentId("att_1")
+    await store.transact(stores.reserve_file(name))
+    assert await store.read(stores.read_unused_files()) == [(name, "")]
+    await store.transact(stores.file_is_made(name, 7, "seal"))
+    assert await store.read(stores.read_unused_files()) == [(name, "seal")]
+    assert await store.read(stores.read_unused_files(deleted=True)) == []
+    assert await store.read(stores.read_file_bytes()) == 7
+    await store.transact(stores.file_is_gone(name))
+    assert await store.read(stores.read_unused_files()) == []
+    assert await store.read(stores.read_file_bytes()) == 0
+    await store.close()
