@@ -19,6 +19,10 @@ object Project {
         files(folder("vectors"), "json").flatMap { read(it).jsonObject.objects("vectors") }
     }
 
+    val transcripts: List<JsonObject> by lazy {
+        files(folder("transcripts").resolve("reducer"), "json").map { read(it).jsonObject }
+    }
+
     private fun folder(property: String): File =
         File(checkNotNull(System.getProperty(property)) { "the build sets the property $property" })
 
