@@ -1,0 +1,407 @@
+package pheby.client
+
+import kotlin.time.TimeMark
+import kotlin.time.TimeSource
+import kotlinx.coroutines.CancellationException
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.cancelChildren
+import kotlinx.coroutines.channels.Channel
+import kotlinx.coroutines.channels.ReceiveChannel
+import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.delay
+import kotlinx.coroutines.flow.MutableSharedFlow
+import kotlinx.coroutines.flow.MutableStateFlow
+import kotlinx.coroutines.flow.StateFlow
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.withTimeoutOrNull
+import okhttp3.OkHttpClient
+import okhttp3.Request as HttpRequest
+import pheby.protocol.*
+
+/** The connections of a client, one after the other. One coroutine folds what comes; nothing else changes the state. */
+internal class Session(
+    private val config: ClientConfig,
+    private val secrets: SecretSource,
+    private val storage: Storage,
+    private val http: OkHttpClient,
+    private val outbox: Outbox,
+    private val nextId: () -> RequestId,
+    private val wake: ReceiveChannel<Unit>,
+) {
+    private lateinit var shown: MutableStateFlow<ClientState>
+    private lateinit var link: MutableStateFlow<Link>
+    private lateinit var events: MutableSharedFlow<Event>
+    private val reconnect = Reconnect(config.firstDelayMs, config.longestDelayMs)
+    private var state = ClientState()
+    private var saved = ClientState()
+    private var announcedMs: Long? = null
+    private var inStepSince: TimeMark? = null
+
+    /** Runs until the client is closed or has to stop. */
+    suspend fun run(shown: MutableStateFlow<ClientState>, link: MutableStateFlow<Link>, events: MutableSharedFlow<Event>) {
+        this.shown = shown
+        this.link = link
+        this.events = events
+        val how = try {
+            load()
+            keepUp()
+        } catch (error: CancellationException) {
+            throw error
+        } catch (error: Exception) {
+            Link.Stopped(StopReason.FAILED, cause = error)
+        }
+        config.log("stopped: ${how.reason} ${how.code?.code ?: ""}")
+        link.value = how
+        outbox.stop(how.reason)
+    }
+
+    private suspend fun load() {
+        val stored = storage.load()
+        state = stored.state.lost()
+        saved = state
+        shown.value = state
+        outbox.load(stored.outbox)
+    }
+
+    private suspend fun keepUp(): Link.Stopped {
+        var refused: String? = null
+        while (true) {
+            link.value = Link.Connecting
+            val secret = secrets.secret(refused)
+            if (secret == null || secret == refused) return Link.Stopped(StopReason.SECRET_REFUSED)
+            val ending = connect(secret)
+            val inStepMs = inStepSince?.elapsedNow()?.inWholeMilliseconds
+            if (inStepMs != null) refused = null
+            state = state.lost()
+            shown.value = state
+            config.log("connection ended: code ${ending.code?.code}, status ${ending.status}")
+            when (val next = reconnect.next(ending, inStepMs, announcedMs)) {
+                is Next.AskSecret -> refused = secret
+                is Next.Stop -> return Link.Stopped(next.reason, ending.code)
+                is Next.Wait -> {
+                    link.value = Link.Waiting(next.delayMs, ending.code)
+                    if (next.isAsked) delay(next.delayMs) else withTimeoutOrNull(next.delayMs) { wake.receive() }
+                }
+            }
+        }
+    }
+
+    // One connection
+
+    private suspend fun connect(secret: String): Ending = coroutineScope {
+        announcedMs = null
+        inStepSince = null
+        val request = HttpRequest.Builder().url(config.url).header("Authorization", "Bearer $secret").build()
+        val inbox = Channel<Inbound>(INBOX)
+        val socket = http.newWebSocket(request, SocketListener(PhebyJson.encode(hello()), inbox))
+        var connection: Connection? = null
+        try {
+            val welcome = when (val first = welcome(inbox)) {
+                is Inbound.End -> return@coroutineScope first.ending
+                is Inbound.Text -> PhebyJson.decodeServerFrame(first.text) as Welcome
+            }
+            connection = Connection(socket, welcome.limits)
+            Incoming(welcome, connection, this).run(inbox)
+        } finally {
+            connection?.end()
+            inbox.cancel()
+            // In good order where that is possible; what does not answer is cut off a minute later.
+            socket.close(CloseCode.NORMAL.code, null)
+            coroutineContext.cancelChildren()
+        }
+    }
+
+    private fun hello(): Hello = Hello(
+        nextId(),
+        listOf(ProtocolLimits.PROTOCOL_VERSION.toLong()),
+        config.client,
+        listOf(ClientCapabilities.BATCH),
+        state.cursor?.let { cursor -> state.epoch?.let { Cursor(it.value, cursor) } },
+    )
+
+    /** The welcome, or how it went without one. */
+    private suspend fun welcome(inbox: ReceiveChannel<Inbound>): Inbound = withTimeoutOrNull(config.welcomeMs) {
+        var found: Inbound? = null
+        while (found == null) {
+            val item = inbox.receive()
+            found = if (item is Inbound.Text && decoded(item.text) !is Welcome) null else item
+        }
+        found
+    } ?: Inbound.End(Ending())
+
+    private fun decoded(text: String): ServerFrame? = try {
+        PhebyJson.decodeServerFrame(text).also { if (it is ErrorFrame && it.id == null) announcedMs = it.retryAfterMs }
+    } catch (error: ProtocolException) {
+        config.log("a frame could not be read: ${error.message}")
+        null
+    }
+
+    /** What comes on a connection that was welcomed. */
+    private inner class Incoming(
+        private val welcome: Welcome,
+        private val connection: Connection,
+        private val scope: CoroutineScope,
+    ) {
+        private var isDurable = true
+        private val told = ArrayList<Event>()
+        private val answers = ArrayList<() -> Unit>()
+        private var isInStep = false
+
+        suspend fun run(inbox: ReceiveChannel<Inbound>): Ending {
+            fold(welcome)
+            while (true) {
+                val ending = take(inbox)
+                commit()
+                if (ending != null) return ending
+            }
+        }
+
+        /** What has come meanwhile is applied together, and stored once. */
+        private suspend fun take(inbox: ReceiveChannel<Inbound>): Ending? {
+            var item: Inbound? = inbox.receive()
+            var count = 0
+            while (item != null) {
+                when (item) {
+                    is Inbound.End -> return item.ending
+                    is Inbound.Text -> read(item.text)
+                }
+                item = if (++count < MOST_TOGETHER) inbox.tryReceive().getOrNull() else null
+            }
+            return null
+        }
+
+        private fun read(text: String) {
+            try {
+                fold(PhebyJson.decodeServerFrame(text))
+            } catch (error: ProtocolException) {
+                config.log("a frame could not be read: ${error.message}")
+                val asked = connection.find(error.requestId) ?: return
+                answers += { asked.answer.completeExceptionally(undecodable(asked.request.id)) }
+            }
+        }
+
+        private fun fold(frame: ServerFrame) {
+            when (frame) {
+                is ResultFrame -> if (frame is Welcome) state = state.apply(frame) else answered(frame)
+                is ErrorFrame -> failed(frame)
+                is SyncCompleted -> {
+                    state = state.apply(frame)
+                    isInStep = true
+                }
+                is Batch -> frame.events.forEach(::fold)
+                is Event -> {
+                    state = state.apply(frame)
+                    told += frame
+                    if (frame is ServerDraining) announcedMs = frame.reconnectAfterMs
+                }
+                is Snapshot -> state = state.apply(frame)
+            }
+            // What only streams need not be written: the next event or snapshot has it.
+            if (frame !is TransientEvent && frame !is Batch) isDurable = true
+        }
+
+        private fun answered(result: ResultFrame) {
+            val asked = connection.find(result.id) ?: return
+            if (!fits(asked.request, result)) {
+                config.log("${asked.request.type} was answered by ${result.type}")
+                answers += { asked.answer.completeExceptionally(undecodable(result.id)) }
+                return
+            }
+            val next = asked.fold?.invoke(state, result) ?: state.answered(asked.request, result)
+            // A page that the app asked for need not be all that is missing.
+            state = if (result is ConversationHistoryResult && asked.fold == null) next.copy(needsHistory = state.needsHistory) else next
+            answers += { asked.answer.complete(result) }
+        }
+
+        private fun failed(error: ErrorFrame) {
+            if (error.id == null) announcedMs = error.retryAfterMs ?: announcedMs
+            val asked = connection.find(error.id) ?: return
+            answers += { asked.answer.completeExceptionally(RequestFailedException(error)) }
+        }
+
+        private suspend fun commit() {
+            // An answer in flight is compared with what has changed since; without one the marks are of no use.
+            if (state.changedAt.size > MOST_MARKS && connection.isQuiet) state = state.copy(changedAt = emptyMap())
+            if (isDurable) {
+                storage.save(saved, state)
+                saved = state
+                isDurable = false
+            }
+            shown.value = state
+            if (isInStep && inStepSince == null) start()
+            told.forEach { events.emit(it) }
+            answers.forEach { it() }
+            told.clear()
+            answers.clear()
+        }
+
+        private fun start() {
+            inStepSince = TimeSource.Monotonic.markNow()
+            link.value = Link.InStep(welcome, connection)
+            scope.launch { untilLost { Delivery(outbox, connection, welcome, nextId, config).run() } }
+            scope.launch { untilLost { Healing(shown, connection, welcome, nextId, config).run() } }
+        }
+    }
+
+    private suspend fun untilLost(work: suspend () -> Unit) {
+        try {
+            work()
+        } catch (error: ConnectionLostException) {
+            config.log("interrupted")
+        }
+    }
+
+    private companion object {
+        const val INBOX = 16
+        const val MOST_TOGETHER = 64
+        const val MOST_MARKS = 1_000
+    }
+}
+
+/** Sends what the owner has sent, in order, each until a receipt is there. */
+internal class Delivery(
+    private val outbox: Outbox,
+    private val connection: Connection,
+    private val welcome: Welcome,
+    private val nextId: () -> RequestId,
+    private val config: ClientConfig,
+) {
+    private val since = TimeSource.Monotonic.markNow()
+    private var tries = 0
+
+    suspend fun run(): Nothing {
+        while (true) deliver(outbox.items.firstOf { items -> items.firstOrNull { it.isWaiting } })
+    }
+
+    private suspend fun deliver(item: Outgoing) {
+        val id = item.clientMessageId
+        val firstSentAt = item.firstSentAt
+        try {
+            if (firstSentAt != null && firstSentAt < welcome.receiptsSince) return lookUp(id)
+            if (firstSentAt == null) outbox.change(id) { it.copy(firstSentAt = serverTime()) }
+            val send = MessageSend(nextId(), item.conversationId, id, item.text, item.ifBusy)
+            val result = withTimeoutOrNull(config.requestMs) { connection.ask(send) } ?: return
+            outbox.done((result as MessageSendResult).receipt)
+            tries = 0
+        } catch (error: RequestFailedException) {
+            if (error.isPassing() && ++tries <= MOST_TRIES) delay(error.error.retryAfterMs ?: (config.firstDelayMs shl tries))
+            else refused(id, error)
+        }
+    }
+
+    /** What the server may have forgotten is not sent again unless the owner wants it. */
+    private suspend fun lookUp(id: ClientMessageId) {
+        try {
+            val result = connection.ask(MessageReceipt(nextId(), id)) as MessageReceiptResult
+            outbox.done(result.receipt)
+        } catch (error: RequestFailedException) {
+            if (error.code != ErrorCode.NotFound) throw error
+            outbox.change(id) { it.copy(askOwner = true) }
+        }
+    }
+
+    private suspend fun refused(id: ClientMessageId, error: RequestFailedException) {
+        tries = 0
+        outbox.refused(id, error.error)
+    }
+
+    private fun serverTime(): Time = welcome.serverTime + since.elapsedNow().inWholeMilliseconds
+
+    private companion object {
+        const val MOST_TRIES = 5
+    }
+}
+
+private fun RequestFailedException.isPassing(): Boolean =
+    code == ErrorCode.RateLimited || code == ErrorCode.Unavailable || code == ErrorCode.NotReady || code == ErrorCode.Internal
+
+/** Asks for what the state lacks: texts with a gap, history that was changed, conversations that may be gone. */
+internal class Healing(
+    private val states: StateFlow<ClientState>,
+    private val connection: Connection,
+    private val welcome: Welcome,
+    private val nextId: () -> RequestId,
+    private val config: ClientConfig,
+) {
+    /** What the server did not give; asked again on the next connection. */
+    private val refused = HashSet<Wish>()
+
+    private sealed interface Wish {
+        data class Text(val messageId: MessageId) : Wish
+
+        data class History(val conversationId: ConversationId, val from: Position) : Wish
+
+        data object List : Wish
+    }
+
+    suspend fun run(): Nothing {
+        while (true) {
+            val wish = states.firstOf { state -> wishes(state).firstOrNull { it !in refused } }
+            try {
+                withTimeoutOrNull(WISH_MS) { fulfil(wish) } ?: refused.add(wish)
+            } catch (error: RequestFailedException) {
+                config.log("could not heal: ${error.code.wire}")
+                refused.add(wish)
+            }
+        }
+    }
+
+    private fun wishes(state: ClientState): Sequence<Wish> = sequence {
+        yieldAll(state.needsText.map { Wish.Text(it) })
+        yieldAll(state.needsHistory.map { Wish.History(it.key, it.value) })
+        if (state.unconfirmed.isNotEmpty()) yield(Wish.List)
+    }
+
+    private suspend fun fulfil(wish: Wish): Unit = when (wish) {
+        is Wish.Text -> text(wish)
+        is Wish.History -> history(wish)
+        is Wish.List -> list()
+    }
+
+    /** The parts of a long text belong together where all of them are of the same change. */
+    private suspend fun text(wish: Wish.Text) {
+        val parts = ArrayList<MessageTextResult>()
+        do {
+            val request = MessageText(nextId(), wish.messageId, parts.lastOrNull()?.next)
+            parts += connection.ask(request) { state, result ->
+                val last = result as MessageTextResult
+                val all = parts + last
+                if (last.next != null || all.any { it.index != last.index }) state
+                else state.applyAnswer(request.copy(cursor = null), last.copy(text = all.joinToString("") { it.text }))
+            } as MessageTextResult
+        } while (parts.last().next != null)
+        if (parts.any { it.index != parts.last().index }) refused.add(wish)
+    }
+
+    /** From the newest page back to where the change began. The wish stays until all of it is there. */
+    private suspend fun history(wish: Wish.History) {
+        var before: Position? = null
+        do {
+            val request = ConversationHistory(nextId(), wish.conversationId, welcome.limits.maxHistoryLimit, before)
+            val page = connection.ask(request) { state, result ->
+                val wanted = state.needsHistory[wish.conversationId]
+                val next = state.applyAnswer(request, result as ConversationHistoryResult)
+                val done = isLast(result, wish) && wanted == wish.from
+                if (done || wanted == null) next else next.copy(needsHistory = next.needsHistory + (wish.conversationId to wanted))
+            } as ConversationHistoryResult
+            before = page.before
+        } while (!isLast(page, wish))
+    }
+
+    private fun isLast(page: ConversationHistoryResult, wish: Wish.History): Boolean {
+        val first = page.before
+        return !page.hasMore || first == null || first <= wish.from
+    }
+
+    private suspend fun list() {
+        var cursor: ListCursor? = null
+        do {
+            val page = connection.ask(ConversationList(nextId(), welcome.limits.maxListLimit, cursor)) as ConversationListResult
+            cursor = page.next
+        } while (cursor != null && states.value.unconfirmed.isNotEmpty())
+    }
+
+    private companion object {
+        const val WISH_MS = 60_000L
+    }
+}
