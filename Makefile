@@ -14,7 +14,7 @@ help:
 	@echo "make check                    lint, types, imports (seconds)"
 	@echo "make test-unit                what needs no Hermes"
 	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
-	@echo "make bench [QUICK=1]          measurements, as ratios to a peer in the same run"
+	@echo "make bench [QUICK=1] [ONLY=x] measurements, as ratios to a peer in the same run"
 	@echo "make soak                     long fault runs: 10,000 schedules; on each line 200 cuts or kills, 1,000 operations"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
@@ -66,7 +66,8 @@ test-hermes: hermes
 	$(BIN)/python -m pytest tests/e2e --line $(or $(LINE),$(HERMES))
 
 bench: $(VENV)/.made
-	$(BIN)/python bench/history.py $(if $(QUICK),--quick)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt >&2
+	$(BIN)/python -m bench.run $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
 
 # What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
 SCHEDULES ?= 10000

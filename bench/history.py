@@ -1,14 +1,12 @@
 """How long a page takes, by how much there is: it must not grow.
 
-Usage: python bench/history.py [--quick] [--out FILE]
+`python -m bench.history [--quick]` prints every size, with the cold start and a deletion.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import platform
 import sqlite3
 import statistics
 import sys
@@ -27,6 +25,9 @@ from pheby_server.ports import HermesConversation, HermesMessage
 from pheby_server.server import Server
 from pheby_server.testing import ManualHermes, MemoryTransport
 
+from .measuring import Sample, Samples, pin, server_core
+
+ROWS = ("list-growth", "history-growth", "history-page")
 TEXT = "A message of ordinary length, as people write them to each other every day. " * 3
 
 
@@ -78,7 +79,7 @@ def raw_page(database: sqlite3.Connection, conversation: str) -> list[Any]:
     return [json.loads(body) for (body,) in rows]
 
 
-async def measure(conversations: int, messages: int, repeats: int) -> dict[str, float]:
+async def measure_store(conversations: int, messages: int, repeats: int) -> dict[str, float]:
     hermes = hermes_with(conversations, messages)
     with tempfile.TemporaryDirectory() as folder:
         server = Server(ServerConfig(storage=folder), hermes, Authenticator(()))
@@ -118,32 +119,32 @@ async def measure(conversations: int, messages: int, repeats: int) -> dict[str, 
     return result
 
 
-COLUMNS = ("conversations", "messages", "list_ms", "history_ms", "raw_history_ms", "history_to_raw")
+async def measure_all(quick: bool) -> list[dict[str, float]]:
+    sizes = [(100, 200), (1_000, 2_000)] if quick else [(100, 200), (1_000, 2_000), (10_000, 20_000)]
+    return [await measure_store(conversations, messages, 30 if quick else 100) for conversations, messages in sizes]
+
+
+def measure(quick: bool) -> Samples:
+    pin(server_core())
+    samples: Samples = {name: [] for name in ROWS}
+    for _ in range(1 if quick else 5):
+        found = asyncio.run(measure_all(quick))
+        small, large = found[0], found[-1]
+        samples["list-growth"].append(Sample(large["list_ms"], small["list_ms"]))
+        samples["history-growth"].append(Sample(large["history_ms"], small["history_ms"]))
+        samples["history-page"].append(Sample(large["history_ms"], large["raw_history_ms"]))
+    return samples
+
+
+COLUMNS = ("conversations", "messages", "list_ms", "history_ms", "raw_history_ms")
 COLUMNS += ("cold_start_ms", "cold_history_ms", "delete_ms", "restart_ms")
 
 
-async def measure_all(quick: bool) -> list[dict[str, float]]:
-    sizes = [(100, 200), (1_000, 2_000)] if quick else [(100, 200), (1_000, 2_000), (10_000, 20_000)]
-    found = [await measure(conversations, messages, 30 if quick else 100) for conversations, messages in sizes]
-    for each in found:
-        each["list_to_small"] = each["list_ms"] / found[0]["list_ms"]
-        each["history_to_small"] = each["history_ms"] / found[0]["history_ms"]
-        each["history_to_raw"] = each["history_ms"] / each["raw_history_ms"]
-    return found
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("out.json"))
-    arguments = parser.parse_args()
-    found = asyncio.run(measure_all(arguments.quick))
+    found = asyncio.run(measure_all("--quick" in sys.argv))
     lines = ["".join(f"{column:>17}" for column in COLUMNS)]
     lines += ["".join(f"{each[column]:>17.2f}" for column in COLUMNS) for each in found]
-    last = found[-1]
-    lines.append(f"largest to smallest: list {last['list_to_small']:.2f}, history {last['history_to_small']:.2f}")
-    sys.stdout.write("\n".join(lines) + "\n")
-    arguments.out.write_text(json.dumps({"python": platform.python_version(), "history": found}, indent=2) + "\n")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":
