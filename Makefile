@@ -28,7 +28,7 @@ $(VENV)/.made: pyproject.toml constraints.txt
 	@echo "Making the development environment ..." >&2
 	@$(PYTHON) -m venv $(VENV) >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c constraints.txt >&2
-	@mkdir -p .mypy && ln -sfn ../hermes_plugin .mypy/pheby_hermes
+	@mkdir -p .mypy && ln -sfn ../hermes_plugin .mypy/pheby_hermes && ln -sfn ../conformance .mypy/pheby_conformance
 	@touch $@
 
 hermes: $(VENV)/.made

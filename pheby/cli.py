@@ -7,6 +7,8 @@ import asyncio
 import os
 import sys
 
+from pheby_conformance import command as conformance
+
 from . import config_check, schema
 from .demo import command as demo
 
@@ -22,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     demo.add_parser(subparsers)
     config_check.add_parser(subparsers)
     schema.add_parser(subparsers)
+    conformance.add_parser(subparsers)
     chat = subparsers.add_parser(
         "chat",
         help="chat in the terminal with a Hermes that has Pheby",

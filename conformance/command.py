@@ -1,0 +1,149 @@
+"""`pheby conformance`: run the suite from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from .report import Report, as_json, as_junit, lines, read_expected, with_expected
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    Parser = argparse.ArgumentParser
+
+
+class Described(Protocol):
+    """What `list` prints of a check."""
+
+    id: str
+    title: str
+    rules: tuple[str, ...]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `conformance` to the command line; the parsed arguments carry `run`."""
+    parser = subparsers.add_parser("conformance", help="prove a server, a client or a codec right against the protocol")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    _add_server(actions)
+    _add_list(actions)
+
+
+def _add_server(actions: Subparsers) -> None:
+    server = actions.add_parser(
+        "server",
+        help="check a server by its URL",
+        description="Secrets are taken from the environment, never from the command line.",
+    )
+    server.add_argument("--url", required=True, help="where clients connect: ws://…/v1/ws")
+    server.add_argument(
+        "--secret-env",
+        default="PHEBY_SECRET",
+        metavar="NAME",
+        help="the variable with the secret (default: %(default)s)",
+    )
+    server.add_argument("--read-only-secret-env", metavar="NAME", help="the variable with a secret that may only read")
+    server.add_argument(
+        "--scripted", action="store_true", help="its agent answers as the scripted model of `pheby demo` does"
+    )
+    server.add_argument(
+        "--files",
+        type=Path,
+        metavar="DIR",
+        help="where this process can write and the agent can deliver from (with --scripted: a temporary folder)",
+    )
+    server.add_argument("--jobs", type=int, default=8, metavar="N", help="checks at a time (default: %(default)s)")
+    server.add_argument(
+        "--patience", type=float, default=20.0, metavar="SECONDS", help="so long for each answer (default: %(default)s)"
+    )
+    _add_common(server)
+    server.set_defaults(run=_server)
+
+
+def _add_common(parser: Parser) -> None:
+    parser.add_argument(
+        "--only", action="append", metavar="PATTERN", help="checks by id, as in 'sync/*'; may be repeated"
+    )
+    parser.add_argument(
+        "--level", choices=("MUST", "SHOULD"), default="SHOULD", help="MUST: leave out what only should be"
+    )
+    parser.add_argument(
+        "--expected-failures",
+        type=Path,
+        metavar="FILE",
+        help="ids that are known to fail; one that does not is a failure",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit XML")
+    parser.add_argument("--verbose", action="store_true", help="tell of every check")
+
+
+def _add_list(actions: Subparsers) -> None:
+    listed = actions.add_parser("list", help="list the checks, or the rules that they hold")
+    listed.add_argument("--rules", action="store_true", help="each rule with the checks that hold it")
+    listed.set_defaults(run=_list)
+
+
+def _server(args: argparse.Namespace) -> int:
+    from .server import Options, check_server
+
+    secret = os.environ.get(args.secret_env)
+    read_only = os.environ.get(args.read_only_secret_env) if args.read_only_secret_env else None
+    for name, value in ((args.secret_env, secret), (args.read_only_secret_env, read_only)):
+        if name and not value:
+            return _wrong(f"set {name} to the secret")
+    assert secret is not None
+    with ExitStack() as exits:
+        files = args.files
+        if files is None and args.scripted:
+            files = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="pheby-conformance-")))
+        options = Options(
+            url=args.url,
+            secret=secret,
+            read_only_secret=read_only,
+            scripted=args.scripted,
+            files=files,
+            only=args.only or ("*",),
+            level=args.level,
+            patience=args.patience,
+            jobs=max(1, args.jobs),
+        )
+        return finish(asyncio.run(check_server(options)), args)
+
+
+def finish(report: Report, args: argparse.Namespace) -> int:
+    """Tell and write what was found; the exit code."""
+    if args.expected_failures is not None:
+        report = Report(
+            report.kind, report.subject, with_expected(report.results, read_expected(args.expected_failures))
+        )
+    if args.json is not None:
+        args.json.write_text(as_json(report), encoding="utf-8")
+    if args.junit is not None:
+        args.junit.write_text(as_junit(report), encoding="utf-8")
+    _print(lines(report, verbose=args.verbose))
+    return report.exit_code
+
+
+def _list(args: argparse.Namespace) -> int:
+    from .check import CHECKS
+    from .server import level_of
+
+    _print(f"server {check.id} [{level_of(check)} {', '.join(check.rules)}] {check.title}" for check in CHECKS.values())
+    return 0
+
+
+def _wrong(text: str) -> int:
+    print(f"pheby: {text}", file=sys.stderr)
+    return 2
+
+
+def _print(texts: Iterable[str]) -> None:
+    for text in texts:
+        print(text)
