@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import attrs
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 Frame = dict[str, Any]
@@ -37,8 +38,10 @@ class Link:
     hello: Frame = attrs.field(factory=dict)
     resumed: bool = False
     in_step: bool = False
+    own: set[str] = attrs.field(factory=set)
+    """Conversations that this client made."""
     questions: dict[str, Frame] = attrs.field(factory=dict)
-    """Prompts that were told of, by id."""
+    """Prompts in them, by id."""
     replies: list[Frame] = attrs.field(factory=list)
     """Frames that the proxy itself sends to the client next."""
 
@@ -52,7 +55,7 @@ class Http:
     query: dict[str, str]
     headers: dict[str, str]
     status: int = 0
-    answer: dict[str, str] = attrs.field(factory=dict)
+    answer: CIMultiDict[str] = attrs.field(factory=CIMultiDict)
     body: bytes = b""
 
 
@@ -119,7 +122,8 @@ class Proxy:
             ) as found,
         ):
             http.status, http.body = found.status, await found.read()
-            http.answer = {name: value for name, value in found.headers.items() if name not in ("Transfer-Encoding",)}
+            http.answer = CIMultiDict(found.headers)
+            http.answer.pop("Transfer-Encoding", None)
         for peer in self._peers:
             if peer.after is not None:
                 peer.after(http)
@@ -181,7 +185,7 @@ class Proxy:
         link.asked[frame["id"]] = frame
         if frame.get("type") == "hello":
             link.hello = frame
-        changed = self._through([frame], link, "up")
+        changed = self._through([_copy(frame)], link, "up")
         return [text] if changed == [frame] else [each if isinstance(each, Close) else _dumps(each) for each in changed]
 
     def _through(self, frames: list[Any], link: Link, way: str) -> list[Any]:
@@ -189,9 +193,7 @@ class Proxy:
             rule = getattr(peer, way)
             if rule is not None:
                 frames = [
-                    made
-                    for frame in frames
-                    for made in ([frame] if isinstance(frame, Close) else rule(_copy(frame), link))
+                    made for frame in frames for made in ([frame] if isinstance(frame, Close) else rule(frame, link))
                 ]
         return frames
 
@@ -246,8 +248,10 @@ def _copy(frame: Frame) -> Frame:
 def _note(frame: Frame, link: Link) -> None:
     if frame["type"] == "welcome":
         link.resumed = frame["resumed"]
+    if frame["type"] == "conversation.create.result":
+        link.own.add(frame["conversation"]["conversation_id"])
     for kind in ("approval", "clarification"):
-        if frame["type"] == f"{kind}.requested":
+        if frame["type"] == f"{kind}.requested" and frame["conversation_id"] in link.own:
             link.questions[frame[kind][f"{kind}_id"]] = frame[kind]
 
 
