@@ -81,23 +81,11 @@ def test_a_prefix_is_a_path(prefix: object) -> None:
     assert "path_prefix" in refusal({"path_prefix": prefix})
 
 
-@pytest.mark.parametrize(("given_days", "days"), [(None, 7), (1, 1), (3_650, 3_650)])
-def test_files_are_kept_for_so_many_days(given_days: int | None, days: int) -> None:
-    """R-G4, R-K1."""
-    assert read({} if given_days is None else {"retention_days": given_days}).retention_days == days
-
-
-@pytest.mark.parametrize("given_days", [0, -1, 3_651, 7.0, "7", True, None, [7]])
-def test_days_are_a_number_in_range(given_days: object) -> None:
-    """R-K1."""
-    assert "platforms.pheby.extra.retention_days" in refusal({"retention_days": given_days})
-
-
 def test_the_home_conversation_is_fixed_or_the_owners_choice() -> None:
     """R-I1."""
-    assert read().home_conversation == HOME_CHAT_ID
-    assert read(PHEBY_HOME_CONVERSATION="").home_conversation == HOME_CHAT_ID
-    assert read(PHEBY_HOME_CONVERSATION="conv_7").home_conversation == "conv_7"
+    assert read().server.home_conversation == f"conv_{HOME_CHAT_ID}"
+    assert read(PHEBY_HOME_CONVERSATION="").server.home_conversation == f"conv_{HOME_CHAT_ID}"
+    assert read(PHEBY_HOME_CONVERSATION="conv_7").server.home_conversation == "conv_7"
 
 
 @pytest.mark.parametrize("storage", ["", "  ", 5, None, "/a\0b"])

@@ -1045,7 +1045,7 @@ def test_of_two_files_with_one_name_the_missing_one_is_told(running: Gateway) ->
 
 def test_a_file_that_hermes_found_elsewhere_is_not_told_to_be_missing(running: Gateway) -> None:
     """J6: as in a container."""
-    answer = "MEDIA:/workspace/x.png"
+    answer = "MEDIA:/container/x.png"
     answer_with(running, answer)
     places(running, "/host/volume/x.png")
     running.complete(answer)
