@@ -87,6 +87,8 @@ _SECRETS: Final = (
     ("PHEBY_SECRET_MANAGE", AccessMode.MANAGE),
     ("PHEBY_SECRET_READ_ONLY", AccessMode.READ_ONLY),
 )
+SECRET_NAMES: Final = (*(name for name, _ in _SECRETS), "API_SERVER_KEY")
+"""Whose values nothing may show."""
 
 
 @attrs.frozen(kw_only=True)

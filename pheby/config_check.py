@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from pheby_hermes.config import KEYS, SECTION, Examined, Setting, examine
+from pheby_hermes.config import KEYS, SECRET_NAMES, SECTION, Examined, Setting, examine
+
+from pheby_server.logs import secrets
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -64,7 +66,8 @@ def _run(args: argparse.Namespace) -> int:
     except ImportError:
         print("pheby: this needs PyYAML: pip install 'pheby[cli]'", file=sys.stderr)
         return 1
-    print(report.as_json() if args.json else report.as_text())
+    # Even one that was put where another value belongs.
+    print(secrets.mask(report.as_json() if args.json else report.as_text()))
     return 1 if report.problems else 0
 
 
@@ -102,6 +105,7 @@ def _examined(
         problems.append(f"{SECTION} must be a mapping")
         extra = {}
     _check_owner(value_of, problems)
+    secrets.keep(value_of(name) for name in SECRET_NAMES)
     return examine(extra, str(home), value_of, lambda name: ".env" if own.get(name) else "environment")
 
 

@@ -91,6 +91,20 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         assert any(named in problem for problem in report.problems), named
 
 
+@pytest.mark.parametrize("name", ["PHEBY_SECRET", "API_SERVER_KEY"])
+def test_a_secret_in_the_place_of_a_setting_is_not_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """R-L1."""
+    config = {"platforms": {"pheby": {"enabled": True, "extra": {"storage": f"/x/{SECRET}", SECRET: SECRET}}}}
+    for more in ([], ["--json"]):
+        arguments = ["config", "check", "--home", str(home(tmp_path, config, f"{name}={SECRET}")), *more]
+        assert cli.main(arguments) == 1
+        printed = capsys.readouterr().out
+        assert SECRET not in printed
+        assert "/x/***" in printed
+
+
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["config", "check", "--home", str(home(tmp_path)), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

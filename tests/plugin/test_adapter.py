@@ -18,6 +18,7 @@ import pytest
 from pheby_hermes import _hermes
 from pheby_hermes.hooks import HookRelay
 
+from pheby_server.logs import log_of
 from pheby_server.stores import Store, StoreUnavailableError
 from pheby_server.testing import MemoryTransport
 from tests.plugin import fake_hermes
@@ -129,6 +130,15 @@ def test_settings_that_are_missing_are_defaults(module: ModuleType) -> None:
     adapter = module.PhebyAdapter(config, HookRelay())
     assert (adapter._settings.host, adapter._settings.port) == ("127.0.0.1", 8786)
     assert config.gateway_restart_notification is False
+
+
+def test_hermess_own_key_is_in_no_line(make: Make, hermes: FakeHermes, caplog: pytest.LogCaptureFixture) -> None:
+    """R-L1."""
+    hermes.secrets["API_SERVER_KEY"] = "hermes-own-0123456789"
+    make()
+    log_of("pheby_hermes.test").error("spool.not_left", extra={"error": "hermes-own-0123456789"})
+    assert "0123456789" not in caplog.text
+    assert "***" in caplog.text
 
 
 def test_nothing_of_an_adapter_shows_its_secret(make: Make) -> None:
