@@ -1,0 +1,80 @@
+"""Whether Hermes's gateway runs, by its own record and by asking the port; never by looking through processes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from .target import gateway_record
+
+Answer = Literal["pheby", "other", "nothing"]
+
+_SECONDS: Final = 2.0
+
+
+def running(home: Path) -> bool:
+    """Whether the gateway that wrote the home's record is still there."""
+    record = gateway_record(home)
+    pid, started = record.get("pid"), record.get("start_time")
+    if type(pid) is not int or pid <= 0 or record.get("gateway_state") in (None, "stopped", "startup_failed"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    now = _started(pid)
+    # The number may belong to another process by now.
+    return started is None or now is None or started == now
+
+
+def _started(pid: int) -> int | None:
+    try:
+        # As Hermes reads it: the time is the 22nd word.
+        return int(Path(f"/proc/{pid}/stat").read_text().split()[21])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def platform_state(home: Path) -> str | None:
+    """What the gateway says of Pheby: connected, or another word of Hermes's; None if it says nothing."""
+    platforms: Any = gateway_record(home).get("platforms")
+    said = platforms.get("pheby") if isinstance(platforms, dict) else None
+    state = said.get("state") if isinstance(said, dict) else None
+    return state if isinstance(state, str) else None
+
+
+def ask(host: str, port: int, prefix: str = "") -> Answer:
+    """Who answers on a port of this machine. A Pheby that is starting or stopping is one, too."""
+    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    try:
+        connection.request("GET", f"{prefix}/healthz")
+        answer = connection.getresponse()
+        said = json.loads(answer.read(1_000))
+    except (TimeoutError, ConnectionResetError, http.client.HTTPException, ValueError, RecursionError):
+        return "other"
+    except OSError:
+        return "nothing"
+    finally:
+        connection.close()
+    serving = answer.status == 200 and said == {"status": "ok"}
+    waiting = answer.status == 503 and isinstance(said, dict) and said.get("code") == "unavailable"
+    return "pheby" if serving or waiting else "other"
+
+
+def can_listen(host: str, port: int) -> bool:
+    """Whether nobody else has the port. It is held for a moment to find out."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # As servers do: the remains of a killed gateway's connections are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
