@@ -34,6 +34,7 @@ def register(ctx: Any) -> None:
         "install_hint": "pip install pheby, into Hermes's own environment",
         "allowed_users_env": "PHEBY_ALLOWED_USERS",
         "max_message_length": 0,
+        "setup_fn": _set_up,
         "emoji": "📱",
         "platform_hint": (
             "You are talking to your owner through Pheby, a native mobile app. Markdown is rendered. "
@@ -71,6 +72,18 @@ async def _leave(platform_config: Any, chat_id: str, message: str, **more: Any) 
     from .outside import leave
 
     return await leave(platform_config, chat_id, message, more.get("media_files") or ())
+
+
+def _set_up() -> None:
+    """What `hermes gateway setup` calls on a terminal: the same steps as the command, which asks by itself."""
+    import subprocess
+    import sys
+
+    from ._hermes import home
+
+    words = ["install", "--home", str(home()), "--no-pip"]
+    # A process of its own: nothing of it is loaded into Hermes, and it reads the files as they are by then.
+    subprocess.run([sys.executable, "-m", "pheby", *words], check=False)  # noqa: S603 - of this very environment
 
 
 def _can_run() -> bool:

@@ -85,6 +85,51 @@ def platform_options() -> frozenset[str]:
     return frozenset(field.name for field in fields(PlatformEntry))
 
 
+def adapter_complete() -> bool:
+    """Whether Hermes's base class has what Pheby's adapter calls and overrides."""
+    from gateway.platforms import base
+
+    used = ("build_source", "cancel_background_tasks", "handle_message", "interrupt_session_activity")
+    kept = ("set_message_handler", "_mark_connected", "_mark_disconnected", "_set_fatal_error")
+    called = ("connect", "disconnect", "send", "edit_message", "get_chat_info", "send_document")
+    return all(hasattr(base.BasePlatformAdapter, name) for name in (*used, *kept, *called))
+
+
+def sessions_readable() -> bool:
+    """Whether Hermes's store of sessions has what Pheby reads and writes."""
+    from hermes_state import SessionDB
+
+    used = ("list_sessions_rich", "get_messages", "set_session_title", "delete_session", "close")
+    return all(hasattr(SessionDB, name) for name in used)
+
+
+def profiles_told_apart() -> bool:
+    """Whether each profile's secrets can be read where one gateway serves several."""
+    try:
+        from agent.secret_scope import get_secret
+    except ImportError:
+        return False
+    return callable(get_secret)
+
+
+def redaction_offered() -> bool:
+    """Whether this Hermes masks secrets in a text, as Pheby has it do with tools' arguments and results."""
+    try:
+        from agent.redact import redact_sensitive_text
+    except ImportError:
+        return False
+    return "force" in inspect.signature(redact_sensitive_text).parameters
+
+
+def gateway_class() -> Any:
+    """What an adapter's `gateway_runner` is made of; None where it has another name. Slow: most processes need none."""
+    try:
+        from gateway.run import GatewayRunner
+    except ImportError:
+        return None
+    return GatewayRunner
+
+
 def hook_names() -> frozenset[str] | None:
     """The hooks that this Hermes fires, or None when it does not say."""
     try:

@@ -11,6 +11,7 @@ from pheby_conformance import command as conformance
 
 from . import config_check, schema
 from .demo import command as demo
+from .install import command as install
 
 SECRET_VARIABLE = "PHEBY_SECRET"  # noqa: S105 - the variable's name
 
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     demo.add_parser(subparsers)
+    install.add_parsers(subparsers)
     config_check.add_parser(subparsers)
     schema.add_parser(subparsers)
     conformance.add_parser(subparsers)

@@ -253,7 +253,7 @@ def _insert_key(text: str, root: Any, parent: Path, key: str, value: Any) -> Spl
         raise _unclear((*parent, key))
     if isinstance(found.node, yaml.MappingNode):
         if found.node.flow_style:
-            return _insert_flow(text, found.node, f"{key}: {_flow(value)}")
+            return _insert_flow(text, found.node, f"{key}: {flow(value)}")
         where, indent = _below_key(text, found)
         return Splice(where, "", _block(key, value, indent, newline_of(text)))
     return _fill(text, root, parent, {key: value})
@@ -267,9 +267,9 @@ def _fill(text: str, root: Any, path: Path, value: Any) -> Splice:
         raise _unclear(path)
     start, end = node.start_mark.index, node.end_mark.index
     if start != end:
-        return Splice(start, text[start:end], _flow(value))
+        return Splice(start, text[start:end], flow(value))
     if found.in_flow or not isinstance(value, dict):
-        return Splice(start, "", f" {_flow(value)}")
+        return Splice(start, "", f" {flow(value)}")
     rest = _LINE_REST.match(text, found.key.end_mark.index)
     if rest is None:
         raise _unclear(path)
@@ -282,7 +282,7 @@ def _fill(text: str, root: Any, path: Path, value: Any) -> Splice:
 def _insert_top(text: str, root: Any, key: str, value: Any) -> Splice:
     nl = newline_of(text)
     if isinstance(root, yaml.MappingNode) and root.flow_style:
-        return _insert_flow(text, root, f"{key}: {_flow(value)}")
+        return _insert_flow(text, root, f"{key}: {flow(value)}")
     indent = " " * root.start_mark.column if isinstance(root, yaml.MappingNode) else ""
     where = _end_of_document(text)
     glue = nl if where > 0 and text[where - 1] not in "\r\n" and text[:where] != "\ufeff" else ""
@@ -335,14 +335,15 @@ def _insert_flow(text: str, node: Any, entry: str) -> Splice:
 def _block(key: str, value: Any, indent: str, nl: str) -> str:
     if isinstance(value, dict) and (len(value) > 1 or any(isinstance(each, dict) for each in value.values())):
         return f"{indent}{key}:{nl}" + "".join(_block(name, each, f"{indent}  ", nl) for name, each in value.items())
-    return f"{indent}{key}: {_flow(value)}{nl}"
+    return f"{indent}{key}: {flow(value)}{nl}"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     return _scalar(value)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,10 @@ SHOWN: Final[dict[str, Any]] = {
 
 _MANIFEST: Final = str(FOLDER / "plugin.yaml")
 _SHIM: Final = str(FOLDER / "__init__.py")
+_STREAMS: Final = ("streaming", "enabled")
+_USERS: Final = ("PHEBY_ALLOWED_USERS", "GATEWAY_ALLOWED_USERS")
 _OWNER: Final = "owner"
+_RESTART: Final = "It counts once the gateway has been started again: hermes gateway restart"
 
 
 @attrs.frozen
@@ -52,6 +54,8 @@ class Plan:
     home: Path
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
+    after: str = ""
+    """What is left to do for the owner once it is done."""
 
     def carry_out(self) -> None:
         """Do it. Raises InstallError; what was done until then is in the marker."""
@@ -73,6 +77,11 @@ class Wishes:
 
 
 # Install
+
+
+def streams(home: Path) -> bool:
+    """Whether streaming is switched on for all platforms already. Raises InstallError."""
+    return edits.lookup(edits.read(read_text(home / "config.yaml") or ""), _STREAMS) is True
 
 
 def plan_install(home: Path, wishes: Wishes) -> Plan:
@@ -108,8 +117,8 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
         steps.append(Step(what, lambda: _replace(home / ".env", env_text, new_env, mode=0o600)))
     if changes:
         # Last: with it Hermes loads what by now is there.
-        steps.append(_config_step(home, config_text, new_text))
-    return Plan("install", home, tuple(steps), _install_notes(new_text, wishes))
+        steps.append(_config_step(home, config_text, new_text, changes, "+"))
+    return Plan("install", home, tuple(steps), _install_notes(new_text, wishes), _RESTART)
 
 
 def _settings(text: str, wishes: Wishes) -> tuple[str, list[Change]]:
@@ -135,7 +144,7 @@ def _settings(text: str, wishes: Wishes) -> tuple[str, list[Change]]:
     for name, value in SHOWN.items():
         done(edits.add(text, (*shown, name), value))
     if wishes.streaming:
-        done(edits.put(text, ("streaming", "enabled"), True))
+        done(edits.put(text, _STREAMS, True))
     done(edits.add_item(text, ("plugins", "enabled"), "pheby"))
     return text, changes
 
@@ -148,9 +157,6 @@ def _environment(text: str) -> dict[str, str]:
         raise InstallError(f"PHEBY_ALLOWED_USERS in .env must hold {_OWNER}. Add it there, then try again.")
     wanted = {"PHEBY_SECRET": new_secret(), "PHEBY_ALLOWED_USERS": _OWNER}
     return {name: value for name, value in wanted.items() if not said.get(name)}
-
-
-_USERS: Final = ("PHEBY_ALLOWED_USERS", "GATEWAY_ALLOWED_USERS")
 
 
 def new_secret() -> str:
@@ -202,12 +208,15 @@ def _package_step(python: Path, wheel: Path | None) -> Step:
     return Step(f"install {wanted} into Hermes's environment ({python})", lambda: package.install(python, wanted))
 
 
-def _config_step(home: Path, before: str, after: str) -> Step:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), "config.yaml", "config.yaml", n=1, lineterm=""
-    )
-    detail = "\n".join(list(lines)[2:])
+def _config_step(home: Path, before: str, after: str, changes: Sequence[Change], sign: str) -> Step:
+    # Not the lines themselves: beside Pheby's settings they may hold a key of the owner's.
+    detail = "\n".join(f"{sign} {_said(change)}" for change in changes)
     return Step("change config.yaml", lambda: _replace(home / "config.yaml", before, after, mode=0o600), detail)
+
+
+def _said(change: Change) -> str:
+    was = f" (before: {change.splice.old})" if change.kind == "set" else ""
+    return f"{'.'.join(change.path)}: {edits.flow(change.value)}{was}"
 
 
 def _replace(file: Path, before: str | None, after: str | None, *, mode: int) -> None:
@@ -223,7 +232,7 @@ def _replace(file: Path, before: str | None, after: str | None, *, mode: int) ->
 
 def _install_notes(text: str, wishes: Wishes) -> tuple[str, ...]:
     notes = []
-    if edits.lookup(edits.read(text), ("streaming", "enabled")) is not True:
+    if edits.lookup(edits.read(text), _STREAMS) is not True:
         notes.append(
             "Hermes 0.22 sends answers whole: streaming.enabled is a setting for all platforms, so it is only "
             "written with --streaming."
@@ -251,7 +260,7 @@ def plan_update(home: Path, python: Path | None, wheel: Path | None, confirm_mod
         for name, text in files.items()
         if read_text(home / name) != text
     ]
-    return Plan("update", home, tuple(steps))
+    return Plan("update", home, tuple(steps), (), _RESTART)
 
 
 def _installed(home: Path) -> Marker:
@@ -276,7 +285,8 @@ def plan_uninstall(home: Path, *, purge: bool, confirm_modified: bool, python: P
     if config_text is not None:
         rest = _without_settings(config_text, marker)
         if rest != config_text:
-            steps.append(_config_step(home, config_text, rest))
+            changes = [change for edit in marker.config for change in edit.changes]
+            steps.append(_config_step(home, config_text, rest, changes, "-"))
     if env_text is not None:
         kept = _without_lines(env_text, marker)
         if kept != env_text:
@@ -288,7 +298,7 @@ def plan_uninstall(home: Path, *, purge: bool, confirm_modified: bool, python: P
     steps.append(Step(f"remove {FILE}", lambda: _tidy(home, marker)))
     if python is not None:
         steps.append(Step(f"remove the package from Hermes's environment ({python})", lambda: package.remove(python)))
-    return Plan("uninstall", home, tuple(steps), _uninstall_notes(home, marker, purge, python))
+    return Plan("uninstall", home, tuple(steps), _uninstall_notes(home, marker, purge, python), _RESTART)
 
 
 def _modified(home: Path, marker: Marker, config_text: str | None, env_text: str | None) -> list[str]:
@@ -395,7 +405,7 @@ def plan_rotation(home: Path, keep_previous: bool) -> Plan:
     steps.append(
         Step(f"write a new PHEBY_SECRET into .env{kept}", lambda: _replace(home / ".env", text, new_text, mode=0o600))
     )
-    return Plan("rotate", home, tuple(steps), ("It counts once the gateway has been restarted.",))
+    return Plan("rotate", home, tuple(steps), (), _RESTART)
 
 
 def _renewed(marker: Marker, values: dict[str, str]) -> Marker:

@@ -1,0 +1,356 @@
+"""`pheby doctor`: what is right and wrong, found by trying it, each with the command that mends it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shlex
+import shutil
+import stat
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import attrs
+
+from . import edits, gateway, package
+from .errors import InstallError
+from .files import read_text
+from .marker import FOLDER, read_marker
+from .status import Status, look
+from .target import find_python
+
+Severity = Literal["ok", "warning", "error"]
+
+OLDEST_HERMES: Final = (0, 19)
+NEWEST_HERMES: Final = (0, 22)
+OLDEST_PYTHON: Final = (3, 11)
+NEWEST_PYTHON: Final = (3, 14)
+GOOD_AIOHTTP: Final = (3, 14, 4)
+FEW_BYTES: Final = 100 * 2**20
+SCARCE_BYTES: Final = 2**30
+_WEB_SECONDS: Final = 5.0
+_CLOCK_SECONDS: Final = 120.0
+_WRITTEN_WHEN_RUNNING: Final = ("state.db", "gateway_state.json", "pheby/pheby.db", "config.yaml", ".env")
+
+
+@attrs.frozen
+class Finding:
+    """One thing that was looked at."""
+
+    code: str
+    severity: Severity
+    text: str
+    mend: str = ""
+    """A command, or what to change where."""
+
+
+@attrs.frozen(kw_only=True)
+class Scene:
+    """What the checks look at."""
+
+    home: Path
+    status: Status
+    python: Path | None
+    probe: dict[str, Any] | None
+    """What Hermes's environment says of itself; None if it could not be asked."""
+
+    def command(self, words: str) -> str:
+        """A command of Pheby's for this home."""
+        return f"pheby {words} --home {shlex.quote(str(self.home))}"
+
+
+def examine(home: Path, named: Path | None) -> list[Finding]:
+    """Look at everything; changes nothing. Raises InstallError."""
+    marker = read_marker(home)
+    try:
+        python = find_python(named, marker.hermes_python if marker is not None else None, home)
+    except InstallError:
+        python = None
+    probe = package.probe(python) if python is not None else None
+    scene = Scene(home=home, status=look(home), python=python, probe=probe)
+    return [finding for check in CHECKS for finding in check(scene)]
+
+
+# Hermes's environment
+
+
+def hermes(scene: Scene) -> Iterator[Finding]:
+    """Hermes is there, of a line and on a Python that Pheby is made for."""
+    if scene.python is None:
+        yield Finding(
+            "hermes-missing",
+            "error",
+            "The Python that runs Hermes was not found.",
+            scene.command("doctor --hermes-python PATH"),
+        )
+        return
+    if scene.probe is None:
+        mend = f"{shlex.quote(str(scene.python))} -m pip install 'pheby[cli]=={package.version()}'"
+        yield Finding("package-missing", "error", f"Pheby does not run with Hermes's Python, {scene.python}.", mend)
+        return
+    version = scene.probe["hermes"]
+    known = _numbers(version)[:2]
+    if known < OLDEST_HERMES:
+        yield Finding("hermes-version", "error", f"Hermes {version} is too old; Pheby needs 0.19.", "hermes update")
+    elif known > NEWEST_HERMES:
+        yield Finding(
+            "hermes-version", "warning", f"Hermes {version} is newer than what Pheby was tried with, 0.19 to 0.22."
+        )
+    else:
+        yield Finding("hermes-version", "ok", f"Hermes {version}")
+    python = scene.probe["python"]
+    if OLDEST_PYTHON <= _numbers(python)[:2] <= NEWEST_PYTHON:
+        yield Finding("python-version", "ok", f"Python {python}")
+    else:
+        yield Finding("python-version", "error", f"Hermes runs on Python {python}; Pheby needs 3.11 to 3.14.")
+
+
+def aiohttp(scene: Scene) -> Iterator[Finding]:
+    """No aiohttp with known faults."""
+    if scene.probe is None:
+        return
+    version = scene.probe["aiohttp"]
+    mend = f"{shlex.quote(str(scene.python))} -m pip install 'aiohttp>=3.14.4,<4'"
+    if version is None:
+        yield Finding("aiohttp", "error", "aiohttp is missing from Hermes's environment.", mend)
+    elif _numbers(version) < GOOD_AIOHTTP:
+        yield Finding("aiohttp", "warning", f"aiohttp {version} has faults that 3.14.4 has not.", mend)
+    else:
+        yield Finding("aiohttp", "ok", f"aiohttp {version}")
+
+
+def seams(scene: Scene) -> Iterator[Finding]:
+    """What Pheby uses of Hermes is still where it was."""
+    if scene.probe is None:
+        return
+    gone = [name for name, there in scene.probe["needed"].items() if not there]
+    for name in gone:
+        yield Finding(
+            "seam-missing",
+            "error",
+            f"This Hermes has no {name} as Pheby knows it.",
+            "install a newer Pheby",
+        )
+    lost = [name for name, there in scene.probe["optional"].items() if not there]
+    for name in lost:
+        yield Finding("seam-optional", "warning", f"With this Hermes there is no: {name}.", "install a newer Pheby")
+    if not gone and not lost:
+        yield Finding("seams", "ok", "All that Pheby uses of Hermes is there.")
+
+
+def versions(scene: Scene) -> Iterator[Finding]:
+    """The folder, the package and this command are of one version."""
+    found = {"this command": package.version()}
+    if scene.probe is not None and scene.probe["pheby"]:
+        found["Hermes's environment"] = scene.probe["pheby"]
+    placed = _placed_version(scene.home)
+    if placed is not None:
+        found["the plugin folder"] = placed
+    elif scene.probe is not None and not scene.probe["entry_point"]:
+        yield Finding("plugin-missing", "error", "Hermes has no way to find Pheby.", scene.command("install"))
+    told = ", ".join(f"{version} in {where}" for where, version in found.items())
+    if len(set(found.values())) > 1:
+        yield Finding("stale-copy", "warning", f"Copies of different versions: {told}.", scene.command("update"))
+    else:
+        yield Finding("versions", "ok", f"Pheby {told}")
+
+
+def _placed_version(home: Path) -> str | None:
+    try:
+        said = edits.read(read_text(home / FOLDER / "plugin.yaml") or "")
+    except InstallError:
+        return "unknown"
+    return str(said.get("version")) if said else None
+
+
+# The home
+
+
+def plugin(scene: Scene) -> Iterator[Finding]:
+    """Hermes is told to load the plugin, and a gateway that runs has done so."""
+    status = scene.status
+    if not status.enabled:
+        yield Finding("plugin-disabled", "error", "config.yaml does not enable Pheby.", scene.command("install"))
+        return
+    if not status.gateway_running:
+        yield Finding("plugin-enabled", "ok", "Pheby is enabled; the gateway is not running.", "hermes gateway run")
+    elif status.platform_state != "connected":
+        yield Finding(
+            "plugin-not-connected",
+            "error",
+            f"The gateway runs, but says of Pheby: {status.platform_state or 'nothing'}.",
+            "hermes gateway restart, then look into the gateway's log",
+        )
+    else:
+        yield Finding("plugin-enabled", "ok", "The gateway runs with Pheby connected.")
+
+
+def settings(scene: Scene) -> Iterator[Finding]:
+    """Every setting is within its bounds, and the secret is strong and Pheby's own."""
+    # Whether Hermes is told to load it has a check of its own.
+    problems = [
+        each for each in scene.status.problems if not each.startswith(("plugins.enabled", "platforms.pheby is"))
+    ]
+    for problem in problems:
+        yield Finding(*_kind(problem), problem, _mend(scene, problem))
+    if not problems:
+        yield Finding("settings", "ok", "All settings are valid; the secret is strong.")
+
+
+def _kind(problem: str) -> tuple[str, Severity]:
+    return ("secret" if problem.startswith("PHEBY_SECRET") else "setting"), "error"
+
+
+def _mend(scene: Scene, problem: str) -> str:
+    if problem.split()[0] != "PHEBY_SECRET":
+        return f"change it in {scene.home}"
+    return scene.command("install" if "is not set" in problem else "secret rotate")
+
+
+def port(scene: Scene) -> Iterator[Finding]:
+    """The port is free for the gateway, or it is its Pheby that has it."""
+    status = scene.status
+    where, other = f"{status.host}:{status.port}", scene.command("install --port N")
+    if status.port == 0:
+        yield Finding("port", "warning", "Port 0 is another port at each start.", _set("port: 8786"))
+    elif status.listening:
+        yield Finding("port", "ok", f"Pheby answers on {where}.")
+    elif status.answers == "pheby":
+        yield Finding("port", "error", f"On {where} another home's Pheby answers.", other)
+    elif status.answers == "other" or not gateway.can_listen(status.host, status.port):
+        yield Finding("port", "error", f"{where} is taken by another program.", other)
+    elif status.gateway_running:
+        yield Finding("port", "error", f"The gateway runs, but nobody answers on {where}.", "hermes gateway restart")
+    else:
+        yield Finding("port", "ok", f"{where} is free.")
+
+
+def proxy(scene: Scene) -> Iterator[Finding]:
+    """Clients' addresses are believed to the proxy alone, and the public address leads here."""
+    said = {name.rpartition(".")[2]: value for name, value in scene.status.settings.items()}
+    public, proxies = str(said.get("public_url") or ""), said.get("trusted_proxies") or ()
+    if not public:
+        yield Finding("proxy", "ok", "No public_url is set: whether the proxy leads here is not looked at.")
+        return
+    if not proxies:
+        yield Finding(
+            "proxy-untrusted",
+            "warning",
+            "trusted_proxies is empty: behind a proxy all clients have one address, and lock each other out.",
+            _set('trusted_proxies: ["127.0.0.1", "::1"]'),
+        )
+    elif any(not _is_single(str(each)) for each in proxies):
+        yield Finding(
+            "proxy-trusted",
+            "ok",
+            "trusted_proxies names whole networks: everybody there can claim any address.",
+        )
+    if not scene.status.listening:
+        yield Finding("proxy", "ok", f"{public} is not asked while the gateway is not running.")
+        return
+    problem = _unreachable(public)
+    if problem is None:
+        yield Finding("proxy", "ok", f"{public} leads here.")
+    else:
+        yield Finding("proxy", "warning", f"{public} does not lead here: {problem}.", "see docs/howto/Caddyfile")
+
+
+def _is_single(network: str) -> bool:
+    return network.endswith(("/32", "/128")) or "/" not in network
+
+
+def _unreachable(public: str) -> str | None:
+    """Why a public address does not lead to Pheby; None if it does."""
+    try:
+        with urllib.request.urlopen(f"{public}/healthz", timeout=_WEB_SECONDS) as answer:  # noqa: S310 - http or https
+            said = answer.read(200)
+    except urllib.error.HTTPError as failure:
+        return f"it answers {failure.code}"
+    except (OSError, http.client.HTTPException, ValueError) as failure:
+        return type(getattr(failure, "reason", failure)).__name__
+    return None if b'"status":"ok"' in said.replace(b" ", b"") else "somebody else answers"
+
+
+# The machine
+
+
+def clock(scene: Scene) -> Iterator[Finding]:
+    """The clock is not behind what was written already."""
+    newest = max((_changed(scene.home / name) for name in _WRITTEN_WHEN_RUNNING), default=0.0)
+    if newest - time.time() > _CLOCK_SECONDS:
+        yield Finding(
+            "clock",
+            "warning",
+            "The clock is behind the times at which files of this home were written.",
+            "timedatectl set-ntp true",
+        )
+    else:
+        yield Finding("clock", "ok", "The clock is not behind the home's files.")
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def disk(scene: Scene) -> Iterator[Finding]:
+    """There is room for what is to be kept."""
+    folder = _storage(scene)
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(existing).free
+    told = f"{free // 2**20} MiB are free where {folder} is."
+    if free < SCARCE_BYTES:
+        yield Finding("disk", "error" if free < FEW_BYTES else "warning", told, "make room")
+    else:
+        yield Finding("disk", "ok", told)
+
+
+def permissions(scene: Scene) -> Iterator[Finding]:
+    """Secrets and conversations are the owner's alone."""
+    right = True
+    for file, mode in ((scene.home / ".env", "600"), (_storage(scene), "700")):
+        if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
+            right = False
+            yield Finding(
+                "permissions", "warning", f"Others can read {file}.", f"chmod {mode} {shlex.quote(str(file))}"
+            )
+        if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+            right = False
+            yield Finding("permissions", "error", f"{file} cannot be read and written.", "run this as Hermes's user")
+    if right:
+        yield Finding("permissions", "ok", ".env and the storage are private.")
+
+
+def _storage(scene: Scene) -> Path:
+    named = next((value for name, value in scene.status.settings.items() if name.endswith("extra.storage")), None)
+    return Path(str(named)) if named else scene.home / "pheby"
+
+
+def _set(line: str) -> str:
+    return f"under platforms.pheby.extra in config.yaml: {line}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+CHECKS: Final[tuple[Callable[[Scene], Iterator[Finding]], ...]] = (
+    hermes,
+    aiohttp,
+    seams,
+    versions,
+    plugin,
+    settings,
+    port,
+    proxy,
+    clock,
+    disk,
+    permissions,
+)
