@@ -193,8 +193,9 @@ class _Found:
 
 
 def _parsed(text: str) -> tuple[Any, Any]:
+    counted = _countable(text)
     try:
-        node, said = yaml.compose(text, Loader=_LOADER), yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
+        node, said = yaml.compose(counted, Loader=_LOADER), yaml.load(counted, Loader=_LOADER)  # noqa: S506 - a safe one
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         # What YAML says of it holds a piece of the file.
         mark = getattr(failure, "problem_mark", None)
@@ -203,6 +204,11 @@ def _parsed(text: str) -> tuple[Any, Any]:
     if said is not None and not isinstance(said, dict):
         raise CannotEditError("config.yaml is not a mapping of settings.")
     return node, said
+
+
+def _countable(text: str) -> str:
+    """The text in which the parser's places are ours: a byte order mark is not counted by each of them."""
+    return "\n" + text[1:] if text.startswith("\ufeff") else text
 
 
 def _depth(said: Any, path: Path) -> int:
@@ -299,7 +305,7 @@ def _insert_top(text: str, root: Any, key: str, value: Any) -> Splice:
 
 def _end_of_document(text: str) -> int:
     """The place of the line `...`, or the end of the text."""
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(_countable(text), Loader=_LOADER):
         if isinstance(event, yaml.DocumentEndEvent) and event.explicit and event.start_mark is not None:
             return event.start_mark.index
     return len(text)

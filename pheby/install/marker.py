@@ -47,7 +47,14 @@ def _any_value(value: Any, _: Any) -> Any:
     return value
 
 
+def _text(value: Any, _: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 _converter = cattrs.Converter()
+_converter.register_structure_hook(str, _text)
 _converter.register_structure_hook_func(lambda kind: kind is Any, _any_value)
 
 

@@ -86,10 +86,10 @@ def streams(home: Path) -> bool:
 
 def plan_install(home: Path, wishes: Wishes) -> Plan:
     """What is missing in a home. Raises InstallError where it cannot be put in."""
-    old = read_marker(home)
     config_text = read_text(home / "config.yaml") or ""
-    new_text, changes = _settings(config_text, wishes)
     env_text = read_text(home / ".env")
+    old = _carried_out(read_marker(home), config_text, env_text or "")
+    new_text, changes = _settings(config_text, wishes)
     entries = _environment(env_text or "")
     files = {} if wishes.entry_point else {_MANIFEST: package.manifest(), _SHIM: package.SHIM}
     _refuse_modified(home, old, files, wishes.confirm_modified)
@@ -119,6 +119,20 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
         # Last: with it Hermes loads what by now is there.
         steps.append(_config_step(home, config_text, new_text, changes, "+"))
     return Plan("install", home, tuple(steps), _install_notes(new_text, wishes), _RESTART)
+
+
+def _carried_out(marker: Marker | None, config_text: str, env_text: str) -> Marker | None:
+    """The record without what was noted down but not done, as when an installation was cut off."""
+    if marker is None:
+        return None
+    names = env_file.values(env_text)
+    return attrs.evolve(
+        marker,
+        config=tuple(edit for edit in marker.config if edit.before != digest(config_text)),
+        environment=tuple(
+            written for written in marker.environment if any(line.name in names for line in written.lines)
+        ),
+    )
 
 
 def _settings(text: str, wishes: Wishes) -> tuple[str, list[Change]]:

@@ -26,6 +26,7 @@ EDITS: dict[str, Edit] = {
     "enabled": lambda text: edits.put(text, ("platforms", "pheby", "enabled"), True),
     "display": lambda text: edits.add(text, ("display", "platforms", "pheby"), SHOWN),
     "streaming": lambda text: edits.put(text, ("streaming", "enabled"), True),
+    "port": lambda text: edits.put(text, ("platforms", "pheby", "extra", "port"), 9_001),
 }
 
 
@@ -98,7 +99,7 @@ def test_what_was_there_stays_to_the_byte(text: str) -> None:
         changed = piece.done(new)
         assert changed[: piece.start] == new[: piece.start]
         assert changed[piece.start + len(piece.new) :] == new[piece.start + len(piece.old) :]
-        assert piece.old.lower() in ("", "false", "null", "~")
+        assert piece.old.lower() in ("", "false", "null", "~", "8786", "9000")
         new = changed
 
 

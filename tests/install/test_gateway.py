@@ -1,0 +1,117 @@
+"""Whether the gateway runs, and who has the port."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pheby.install import gateway
+
+
+def record(home: Path, **said: Any) -> None:
+    known = {"pid": os.getpid(), "start_time": gateway._started(os.getpid()), "gateway_state": "running"}
+    (home / "gateway_state.json").write_text(json.dumps(known | said))
+
+
+@contextmanager
+def answering(status: int, text: str) -> Iterator[int]:
+    """A server that says one thing; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_gateway_runs_that_says_so_and_is_there(home: Path) -> None:
+    """R-S1: by Hermes's record and the process of that number."""
+    assert not gateway.running(home)
+    record(home)
+    assert gateway.running(home)
+    assert gateway.running(home) is not gateway.running(home.parent)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"gateway_state": "stopped"},
+        {"gateway_state": None},
+        {"start_time": 1},
+        {"pid": 2**22 + 1},
+        {"pid": 0},
+        {"pid": -1},
+        {"pid": "1"},
+        {"pid": True},
+    ],
+)
+def test_a_gateway_that_is_gone_does_not_run(home: Path, said: dict[str, Any]) -> None:
+    """R-S1: also if another process has its number by now."""
+    record(home, **said)
+    assert not gateway.running(home)
+
+
+@pytest.mark.parametrize("platforms", [None, [], {}, {"pheby": None}, {"pheby": {"state": 1}}])
+def test_what_hermes_does_not_say_is_not_known(home: Path, platforms: Any) -> None:
+    """R-A7: its record may look otherwise one day."""
+    record(home, platforms=platforms)
+    assert gateway.platform_state(home) is None
+    record(home, platforms={"pheby": {"state": "connected"}})
+    assert gateway.platform_state(home) == "connected"
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "who"),
+    [
+        (200, '{"status":"ok"}', "pheby"),
+        (503, '{"code":"unavailable","message":"x"}', "pheby"),
+        (200, "ok", "other"),
+        (200, "[]", "other"),
+        (503, "[1]", "other"),
+        (404, '{"status":"ok"}', "other"),
+    ],
+)
+def test_who_answers_on_a_port(status: int, text: str, who: str) -> None:
+    """R-S1: a Pheby that starts or stops is one, too."""
+    with answering(status, text) as port:
+        assert gateway.ask("127.0.0.1", port) == who
+        assert not gateway.can_listen("127.0.0.1", port)
+
+
+def test_nobody_answers_on_a_free_port() -> None:
+    """R-S1: and it can be had."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert gateway.ask("127.0.0.1", port) == "nothing"
+    assert gateway.can_listen("127.0.0.1", port)
+
+
+def test_who_takes_connections_and_says_nothing_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-S1: within a bounded time."""
+    monkeypatch.setattr(gateway, "_SECONDS", 0.05)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        assert gateway.ask("127.0.0.1", silent.getsockname()[1]) == "other"
