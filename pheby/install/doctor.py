@@ -193,9 +193,8 @@ def plugin(scene: Scene) -> Iterator[Finding]:
 def settings(scene: Scene) -> Iterator[Finding]:
     """Every setting is within its bounds, and the secret is strong and Pheby's own."""
     # Whether Hermes is told to load it has a check of its own.
-    problems = [
-        each for each in scene.status.problems if not each.startswith(("plugins.enabled", "platforms.pheby is"))
-    ]
+    elsewhere = ("plugins.enabled", "platforms.pheby is", "platforms.pheby.enabled")
+    problems = [each for each in scene.status.problems if not each.startswith(elsewhere)]
     for problem in problems:
         yield Finding(*_kind(problem), problem, _mend(scene, problem))
     if not problems:

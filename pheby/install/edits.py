@@ -339,7 +339,9 @@ def _insert_flow(text: str, node: Any, entry: str) -> Splice:
 
 
 def _block(key: str, value: Any, indent: str, nl: str) -> str:
-    if isinstance(value, dict) and (len(value) > 1 or any(isinstance(each, dict) for each in value.values())):
+    if isinstance(value, dict) and (
+        len(value) > 1 or not indent or any(isinstance(each, dict) for each in value.values())
+    ):
         return f"{indent}{key}:{nl}" + "".join(_block(name, each, f"{indent}  ", nl) for name, each in value.items())
     return f"{indent}{key}: {flow(value)}{nl}"
 

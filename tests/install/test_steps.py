@@ -15,7 +15,6 @@ from pheby import config_check
 from pheby.install import edits, package, steps
 from pheby.install.errors import InstallError
 from pheby.install.marker import FILE, read_marker
-
 from tests.install.conftest import CONFIG, Pheby, tree
 
 CONFIGS = sorted((Path(__file__).parent / "configs").glob("*.yaml"))
@@ -121,7 +120,8 @@ def test_a_second_installation_finds_nothing_to_do(
 def test_what_an_owner_has_chosen_already_stays(home: Path, pheby: Pheby) -> None:
     """R-S1: a secret, a port, how tools are shown."""
     (home / "config.yaml").write_text(
-        "platforms:\n  pheby: {extra: {port: 9}, enabled: false}\ndisplay:\n  platforms:\n    pheby: {tool_progress: all}\n"
+        "platforms:\n  pheby: {extra: {port: 9}, enabled: false}\n"
+        "display:\n  platforms:\n    pheby: {tool_progress: all}\n"
     )
     mine = "PHEBY_SECRET=an-owners-own-secret-0123456789abcdef\n"
     (home / ".env").write_text(mine)
