@@ -105,9 +105,10 @@ def main() -> None:
     for module, goals in wanted.items():
         print(f"measuring {module} ...", file=sys.stderr, flush=True)
         rows += measure(module, goals, arguments.quick, about["load"])
+        # After each, so that nothing is lost of a run that is broken off.
+        result = {"machine": about, "quick": arguments.quick, "rows": [row.as_json() for row in rows]}
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(table(rows))
-    result = {"machine": about, "quick": arguments.quick, "rows": [row.as_json() for row in rows]}
-    arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            # As an installed package has it: compiled once, not at every start.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             preexec_fn=partial(pin, core),
         )
 
