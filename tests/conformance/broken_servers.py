@@ -305,7 +305,7 @@ def invented_id(frame: Frame, link: Link) -> None:
 
 @changes("error", "frames/no-type.missing")
 def id_forgotten(frame: Frame, link: Link) -> None:
-    if frame.get("id") == "c1" and link.asked["c1"] == {"id": "c1"}:
+    if frame.get("id") == "c1" and link.asked.get("c1") == {"id": "c1"}:
         del frame["id"]
 
 
@@ -335,12 +335,14 @@ def trimmed_id(frame: Frame, link: Link) -> None:
 
 def _impatient(frame: Frame, link: Link) -> Iterable[Frame | Close]:
     yield frame
-    if link.memory.get("bad", 0) >= 8:
+    if "fed_up" in link.memory:
         yield Close(4400)
 
 
 def _bad_ones(text: str, link: Link) -> str:
     link.memory["bad"] = link.memory.get("bad", 0) + 1 if text == "[]" else 0
+    if link.memory["bad"] == 8:
+        link.memory["fed_up"] = True
     return text
 
 
@@ -453,8 +455,7 @@ def a_hole(frame: Frame, link: Link) -> None:
 
 @changes("message.delta", "all/text-adds-up")
 def another_text(frame: Frame, link: Link) -> None:
-    if len(frame["text"]) > 1_000:
-        frame["text"] = frame["text"].upper()
+    frame["text"] = frame["text"].replace("something", "SOMETHING")
 
 
 @changes("run.ended", "all/one-end")
@@ -603,7 +604,7 @@ _without("clarifications", "no_clarification", "clarifications/snapshot", lambda
 @peer("down", "snapshot/deltas-go-on")
 def one_delta_lost(frame: Frame, link: Link) -> Iterable[Frame]:
     if frame["type"] == "snapshot":
-        link.memory["streaming"] = {item["message_id"] for item in frame["messages"]}
+        link.memory.setdefault("streaming", set()).update(item["message_id"] for item in frame["messages"])
     if frame["type"] == "message.delta" and frame["message_id"] in link.memory.get("streaming", ()):
         link.memory["streaming"].discard(frame["message_id"])
         return
@@ -1282,13 +1283,11 @@ def nothing_is_no_content(http: Http) -> None:
 
 # Limits and models
 
-answers(
-    "models_are_a_fault",
-    "unavailable",
-    "internal",
-    "models/not-offered.model-list",
-    lambda asked, _: asked["type"] == "model.list",
-)
+
+@peer("down", "models/not-offered.model-list", "models/no-credential", "models/busy")
+def models_are_a_fault(frame: Frame, link: Link) -> Iterable[Frame]:
+    asked = link.asked.get(frame.get("id", ""), {})
+    yield error("internal", asked, retryable=True) if asked.get("type") == "model.list" else frame
 
 
 @peer("closed", "limits/binary")
@@ -1343,7 +1342,11 @@ def jumping(frame: Frame, link: Link) -> None:
 
 @peer("down", "all/batches")
 def batches_for_all(frame: Frame, link: Link) -> Iterable[Frame]:
-    if frame["type"] == "conversation.updated" and link.in_step:
+    if (
+        frame["type"] == "conversation.updated"
+        and link.in_step
+        and "batch" not in (link.hello.get("capabilities") or ())
+    ):
         yield {"type": "batch", "events": [frame]}
     else:
         yield frame

@@ -93,7 +93,7 @@ class Proxy:
         self._peers = peers
         self._numbers = itertools.count(1)
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         http = Http(request.method, request.path, dict(request.query), dict(request.headers))
         for peer in self._peers:
             if peer.before is not None:
@@ -204,7 +204,7 @@ class Proxy:
             if message.type is aiohttp.WSMsgType.TEXT:
                 frame = json.loads(message.data)
                 _note(frame, link)
-                for made in self._through([frame], link, "down"):
+                for made in self._downwards(frame, link):
                     if isinstance(made, Close):
                         await client.close(code=made.code)
                         return
@@ -216,6 +216,13 @@ class Proxy:
             if peer.closed is not None:
                 code = peer.closed(code, link)
         await client.close(code=code if code != 1006 else 1011)
+
+    def _downwards(self, frame: Frame, link: Link) -> list[Any]:
+        if frame["type"] != "batch":
+            return self._through([frame], link, "down")
+        # What is done to an event is done to it in a batch, too.
+        events = self._through(frame["events"], link, "down")
+        return [frame | {"events": [event for event in events if not isinstance(event, Close)]}]
 
     async def _reply(self, client: web.WebSocketResponse, link: Link) -> None:
         while link.replies:
@@ -259,7 +266,7 @@ def _note(frame: Frame, link: Link) -> None:
 async def broken_server(url: str, *peers: Peer) -> AsyncIterator[str]:
     """The good server at the URL with these faults; the URL to check. Without any it changes nothing."""
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", Proxy(url, peers))
+    application.router.add_route("*", "/{path:.*}", Proxy(url, peers).handle)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -1,0 +1,102 @@
+"""The checks for servers: a right one passes them all; each fault is noticed by the check that is there for it."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import broken_servers
+import pytest
+from broken_servers import PEERS
+from good_server import GoodServer
+from pheby_conformance.check import CHECKS
+from pheby_conformance.report import Report, Verdict
+from pheby_conformance.server import Options, check_server
+from proxy import Peer, broken_server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATIENCE = 8.0
+JOBS = 24
+
+
+async def checked(url: str, server: GoodServer, files: Path, *, only: tuple[str, ...] = ("*",)) -> Report:
+    broken_servers.FOLDER[:] = [str(files)]
+    options = Options(
+        url=url,
+        secret=server.secret,
+        read_only_secret=server.read_only_secret,
+        scripted=True,
+        files=files,
+        only=only,
+        patience=PATIENCE,
+        jobs=JOBS,
+    )
+    return await check_server(options)
+
+
+def failed(report: Report) -> dict[str, str]:
+    return {result.id: result.detail for result in report.results if result.verdict is Verdict.FAILED}
+
+
+def catches(peer: Peer, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in peer.caught)
+
+
+async def test_a_right_server_passes_everything(server: GoodServer, tmp_path: Path) -> None:
+    """R-J4."""
+    report = await checked(server.url, server, tmp_path)
+    assert failed(report) == {}
+    assert report.passed > 300
+    assert report.exit_code == 0
+    assert {result.detail for result in report.results if result.verdict is Verdict.NOT_OFFERED} <= {
+        "the server does not offer models"
+    }
+
+
+async def test_every_fault_is_noticed_by_its_own_check_and_by_no_other(server: GoodServer, tmp_path: Path) -> None:
+    """R-J4: all faults at once, each narrow; what fails is exactly what they say."""
+    async with broken_server(server.url, *PEERS.values()) as url:
+        found = failed(await checked(url, server, tmp_path))
+    assert {name: detail for name, detail in found.items() if not any(catches(p, name) for p in PEERS.values())} == {}
+    assert [peer.name for peer in PEERS.values() if not any(catches(peer, name) for name in found)] == []
+
+
+async def test_a_fault_alone_is_noticed_by_its_own_check_alone(
+    server: GoodServer, tmp_path: Path, lone_peer: str
+) -> None:
+    """R-J4: the whole suite for each fault, which takes an hour: asked for by --matrix."""
+    peer = PEERS[lone_peer]
+    async with broken_server(server.url, peer) as url:
+        found = failed(await checked(url, server, tmp_path))
+    assert [each for each in found if catches(peer, each)]
+    assert {each: detail for each, detail in found.items() if not catches(peer, each)} == {}
+
+
+async def test_without_a_check_exactly_its_faults_would_slip_through() -> None:
+    """R-J4: no two faults share a check, and each names checks that exist; so no check can stand in for another."""
+    owners: dict[str, list[str]] = {}
+    for peer in PEERS.values():
+        mine = [name for name in CHECKS if catches(peer, name)]
+        assert mine, peer.name
+        for name in mine:
+            owners.setdefault(name, []).append(peer.name)
+    assert {name: peers for name, peers in owners.items() if len(peers) > 1} == {}
+    assert len(PEERS) > 150
+
+
+def families() -> set[str]:
+    """Checks without their cases."""
+    return {name.partition(".")[0] for name in CHECKS}
+
+
+WITHOUT_A_FAULT = {
+    # The other faults would fail it first, or none can be told from outside.
+    "http/right-secret",
+}
+
+
+async def test_every_check_has_a_fault_that_it_notices() -> None:
+    """R-J4."""
+    noticed = {name.partition(".")[0] for name in CHECKS for peer in PEERS.values() if catches(peer, name)}
+    assert families() - noticed == WITHOUT_A_FAULT
