@@ -70,6 +70,16 @@ class ServerConfig:
     max_pending_requests: int = _number(limits.MAX_PENDING_REQUESTS, 1, 1_024)
     heartbeat_ms: int = _number(limits.HEARTBEAT_MS, 1_000, 600_000)
     hello_deadline_ms: int = _number(limits.HELLO_DEADLINE_MS, 100, 60_000)
+    header_deadline_ms: int = _number(10_000, 100, 60_000)
+    """So long a connection may take for the head of a request, its first or its next."""
+    max_pending_connections: int = _number(256, 8, 10_000)
+    """That have not brought a whole request yet; then the one that has waited longest is cut off."""
+    max_connections: int = _number(256, 1, 10_000)
+    """Sockets of clients; then newcomers get 503."""
+    max_requests_per_second: int = _number(100, 1, 10_000)
+    """Of one connection, in the long run; beyond it requests are refused, then the connection is closed."""
+    request_burst: int = _number(1_000, 1, 100_000)
+    """So many requests may come at once, and so many more are refused before the connection is closed."""
     log_events: int = _number(KEEP_EVENTS, 100, 10_000_000)
     """So many events are kept for clients that come back; older ones get a snapshot."""
     log_ms: int = _number(KEEP_MS, 60_000, 365 * 24 * 3_600_000)
@@ -81,7 +91,8 @@ class ServerConfig:
     max_files_bytes: int = _number(10 * 2**30, 0, 2**50)
     """All kept files together."""
     outbox_frames: int = _number(4_096, 64, 1_000_000)
-    outbox_bytes: int = _number(8_388_608, 2_097_152, 268_435_456)
+    outbox_bytes: int = _number(7_864_320, 2_097_152, 268_435_456)
+    """Of live events that wait for one client; of answers half as much."""
 
     verbose: bool = attrs.field(default=False, validator=_flag)
     """Every frame is logged, its content masked: for the development of a client."""
@@ -113,6 +124,11 @@ OWNER_LIMITS: Final = (
     "max_pending_requests",
     "heartbeat_ms",
     "hello_deadline_ms",
+    "header_deadline_ms",
+    "max_pending_connections",
+    "max_connections",
+    "max_requests_per_second",
+    "request_burst",
     "log_events",
     "max_file_bytes",
     "max_files_bytes",

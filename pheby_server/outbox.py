@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
+from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import attrs
 
+from pheby_protocol.codec import encode
 from pheby_protocol.errors import CloseCode
+from pheby_protocol.ids import Index, MessageId
+from pheby_protocol.messages._base import Event, LoggedEvent
+from pheby_protocol.messages.message import MessageDelta
 
 PACE_FRAMES: Final = 16
 """So many frames of a replay wait to be written at most."""
+PACE_BYTES: Final = 131_072
+JOIN_FRAMES: Final = 16
+"""With so many frames waiting a client is behind: what is appended to one message is told in one frame."""
+MAX_JOINED_BYTES: Final = 32_768
+ERROR_RESERVE: Final = 262_144
+"""Beyond the bound for answers, so that it can still be said that one did not fit."""
 
 
 @attrs.frozen
@@ -22,56 +35,168 @@ class Close:
     reason: str
 
 
-class Outbox:
-    """FIFO of frames for one connection. Only live events count against the bound; the rest was asked for."""
+class _Kind(Enum):
+    STATE = "state"
+    ANSWER = "answer"
+    LIVE = "live"
 
-    def __init__(self, max_frames: int, max_bytes: int) -> None:
-        self._frames: deque[tuple[str, int]] = deque()
+
+@attrs.define(eq=False)
+class _Frame:
+    kind: _Kind
+    text: str
+    size: int
+    joined: list[MessageDelta] | None = None
+
+    def written(self) -> str:
+        if self.joined is None or len(self.joined) == 1:
+            return self.text
+        first, last = self.joined[0], self.joined[-1]
+        text = "".join(delta.text for delta in self.joined)
+        return encode(attrs.evolve(first, last_index=_last_index(last), text=text))
+
+
+def _last_index(delta: MessageDelta) -> Index:
+    return delta.index if delta.last_index is None else delta.last_index
+
+
+@attrs.define
+class Queued:
+    """What waits for all clients together. `on_full` makes room when it is too much."""
+
+    max_bytes: int
+    on_full: Callable[[], None] = lambda: None
+    bytes: int = 0
+
+
+@attrs.define
+class _Held:
+    frames: int = 0
+    bytes: int = 0
+
+
+class Outbox:
+    """FIFO of frames for one connection. Live events have a bound, answers half of it; state is paced by its sender."""
+
+    def __init__(self, max_frames: int, max_bytes: int, queued: Queued | None = None) -> None:
+        self._frames: deque[_Frame] = deque()
         self._close: Close | None = None
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
         self._max_frames = max_frames
         self._max_bytes = max_bytes
-        self.live_frames = 0
-        self.live_bytes = 0
+        self._queued = queued or Queued(sys.maxsize)
+        self._held = {kind: _Held() for kind in _Kind}
+        self._last_delta: dict[MessageId, _Frame] = {}
+        """Frames that wait and that more may be appended to."""
         self.peak_bytes = 0
 
-    def put(self, text: str) -> None:
-        """Queue an answer or a part of a snapshot. Ignored once the connection is closing."""
-        self._put(text, 0)
+    @property
+    def live_frames(self) -> int:
+        return self._held[_Kind.LIVE].frames
 
-    def put_live(self, text: str) -> bool:
-        """Queue a live event; False when the client is too far behind (nothing was queued)."""
-        size = len(text)
-        if self.live_frames >= self._max_frames or self.live_bytes + size > self._max_bytes:
+    @property
+    def live_bytes(self) -> int:
+        return self._held[_Kind.LIVE].bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether answers may come: half of their bound is free, and somebody there."""
+        return self._close is None and self._held[_Kind.ANSWER].bytes <= self._max_bytes // 4
+
+    @property
+    def bytes(self) -> int:
+        """Of everything that waits."""
+        return sum(held.bytes for held in self._held.values())
+
+    def put(self, text: str) -> None:
+        """Queue a part of the state. Ignored, as everything is, once the connection is closing."""
+        if self._close is None:
+            self._put(_Frame(_Kind.STATE, text, size_of(text)))
+
+    def put_answer(self, text: str, *, is_error: bool = False) -> bool:
+        """Queue an answer; False when too many wait already (nothing was queued). Errors have some more room."""
+        if self._close is not None:
+            return True
+        frame = _Frame(_Kind.ANSWER, text, size_of(text))
+        if not self._fits(frame, self._max_bytes // 2 + (ERROR_RESERVE if is_error else 0)):
             return False
-        self._put(text, size)
+        self._put(frame)
         return True
 
-    def _put(self, text: str, size: int) -> None:
-        if self._close is not None:
-            return
-        self._frames.append((text, size))
-        if size:
-            self.live_frames += 1
-            self.live_bytes += size
-            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+    def put_live(self, text: str, event: Event | None = None) -> bool:
+        """Queue a live event; False when the client is too far behind (nothing was queued)."""
+        if self._close is not None or (isinstance(event, MessageDelta) and self._join(event)):
+            return True
+        frame = _Frame(_Kind.LIVE, text, size_of(text))
+        if not self._fits(frame, self._max_bytes):
+            return False
+        self._put(frame)
+        self._note(frame, event)
+        return True
+
+    def _fits(self, frame: _Frame, room: int) -> bool:
+        # One always does, however large: else it would never come.
+        held = self._held[frame.kind]
+        return not held.frames or (held.frames < self._max_frames and held.bytes + frame.size <= room)
+
+    def _join(self, delta: MessageDelta) -> bool:
+        """Append to a frame that waits, if the client is behind and there is one."""
+        frame = self._last_delta.get(delta.message_id)
+        if frame is None or len(self._frames) < JOIN_FRAMES or frame.joined is None:
+            return False
+        more = size_of(delta.text)
+        if frame.size + more > MAX_JOINED_BYTES or self.live_bytes + more > self._max_bytes:
+            return False
+        frame.joined.append(delta)
+        frame.size += more
+        self._count(_Kind.LIVE, 0, more)
+        return True
+
+    def _note(self, frame: _Frame, event: Event | None) -> None:
+        if isinstance(event, MessageDelta):
+            frame.joined = [event]
+            self._last_delta[event.message_id] = frame
+        elif isinstance(event, LoggedEvent) or event is None:
+            # Nothing is told before what came before it: only among themselves may transient events change places.
+            self._last_delta.clear()
+        else:
+            self._last_delta.pop(getattr(event, "message_id", MessageId("")), None)
+
+    def _put(self, frame: _Frame) -> None:
+        self._frames.append(frame)
+        self._count(frame.kind, 1, frame.size)
         self._wake.set()
+        if self._queued.bytes > self._queued.max_bytes:
+            self._queued.on_full()
+
+    def _count(self, kind: _Kind, frames: int, size: int) -> None:
+        held = self._held[kind]
+        held.frames += frames
+        held.bytes += size
+        self._queued.bytes += size
+        if kind is _Kind.LIVE:
+            self.peak_bytes = max(self.peak_bytes, held.bytes)
 
     def close(self, code: CloseCode, reason: str = "", *, discard: bool = False) -> None:
         """Queue the close; nothing is queued behind it. With discard what waits is not written any more."""
+        if discard:
+            self._discard()
         if self._close is not None:
             return
-        if discard:
-            self._frames.clear()
-            self.live_frames = self.live_bytes = 0
         self._close = Close(code, reason)
         self._wake.set()
         self._taken.set()
 
+    def _discard(self) -> None:
+        for frame in self._frames:
+            self._count(frame.kind, -1, -frame.size)
+        self._frames.clear()
+        self._last_delta.clear()
+
     async def room(self) -> bool:
         """Returns when the client has read most of what waits, so that a replay comes at its pace; False: closing."""
-        while len(self._frames) >= PACE_FRAMES and self._close is None:
+        while self._close is None and (len(self._frames) >= PACE_FRAMES or self._held[_Kind.STATE].bytes >= PACE_BYTES):
             self._taken.clear()
             await self._taken.wait()
         return self._close is None
@@ -83,9 +208,14 @@ class Outbox:
                 return self._close
             self._wake.clear()
             await self._wake.wait()
-        text, size = self._frames.popleft()
+        frame = self._frames.popleft()
         self._taken.set()
-        if size:
-            self.live_frames -= 1
-            self.live_bytes -= size
-        return text
+        self._count(frame.kind, -1, -frame.size)
+        if frame.joined is not None and self._last_delta.get(frame.joined[0].message_id) is frame:
+            del self._last_delta[frame.joined[0].message_id]
+        return frame.written()
+
+
+def size_of(text: str) -> int:
+    """What a text takes in memory, without a look at each character: one that is wide makes all of them wide."""
+    return len(text) if text.isascii() else 4 * len(text)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pheby_protocol.capabilities import BATCH, SERVER_CAPABILITIES
 from pheby_protocol.codec import encode
-from pheby_protocol.errors import CloseCode
+from pheby_protocol.errors import CloseCode, ErrorCode
 from pheby_protocol.ids import ConnectionId, DeviceId, Millis, Seq, Time
 from pheby_protocol.messages._base import Request, Result
 from pheby_protocol.messages.approval import Approval
@@ -24,7 +24,8 @@ from pheby_protocol.messages.connection import (
     SyncCompleted,
     Welcome,
 )
-from pheby_protocol.messages.message import Message
+from pheby_protocol.messages.history import ConversationHistory
+from pheby_protocol.messages.message import Message, MessageText
 from pheby_protocol.messages.run import Run
 from pheby_protocol.registry import schema_digest
 from pheby_protocol.states import ConnectionState
@@ -32,7 +33,8 @@ from pheby_protocol.states import ConnectionState
 from . import handlers
 from .approvals import ApprovalDesk
 from .attachments import AttachmentDesk
-from .auth import Authenticator
+from .auth import Authenticator, Credential
+from .boundary import RequestError
 from .clarifications import ClarificationDesk
 from .config import ServerConfig
 from .conversations import ConversationDesk
@@ -43,10 +45,11 @@ from .logs import log_of, secrets
 from .metrics import Measure, Metrics, measures
 from .models import ModelDesk
 from .observer import observe
+from .outbox import Queued
 from .ports import Clock, GatewayEvents, HermesFeatures, HermesPort, IdSource
 from .runs import RunDesk
 from .sequencer import Published, Sequencer
-from .session import Session
+from .session import BUSY_RETRY_MS, Session
 from .snapshot import snapshot_parts
 from .spool import SpoolDesk
 from .stores import Store, close_log, read_events
@@ -60,9 +63,15 @@ log = log_of(__name__)
 DRAIN_SECONDS = 2.0
 MAX_REPLAYS = 8
 """So many clients read from the log at the same time."""
-REPLAY_BYTES = 262_144
+MAX_READINGS = 8
+"""So many clients have texts read for them at the same time."""
+REPLAY_BYTES = 131_072
 """Of events that are read at once, and of one batch."""
+MAX_QUEUED_BYTES = 48 * 2**20
+"""May wait for all clients together; then the one that has most of it is closed."""
 RECONNECT_AFTER_MS = 2_000
+CUT_SECONDS = 0.5
+"""For the end of connections that were cut."""
 _SNAPSHOT_SHARE = 0.8
 _ABNORMAL = 1006
 """What RFC 6455 calls a connection that ended without a close frame."""
@@ -111,11 +120,13 @@ class Server:
         self._store.on_damaged = self._damaged
         self._sessions: set[Session] = set()
         self._live: dict[Session, None] = {}
+        self._queued = Queued(MAX_QUEUED_BYTES, self._make_room)
         self.on_damaged: Callable[[], None] = lambda: None
         """Called once when the store is found damaged: stop this server, which puts it aside, and start another."""
         self._is_damaged = False
         self._replays: set[asyncio.Task[None]] = set()
         self._replay_turns = asyncio.Semaphore(MAX_REPLAYS)
+        self._readings = asyncio.Semaphore(MAX_READINGS)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -235,11 +246,7 @@ class Server:
             if session in self._live:
                 session.send_live(notice, encode(notice))
             session.close(CloseCode.GOING_AWAY)
-        try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await self._all_gone.wait()
-        except TimeoutError:
-            log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
+        await self._until_all_are_gone()
         for task in self._replays:
             task.cancel()
         await self.conversations.stop()
@@ -254,6 +261,22 @@ class Server:
         self.phase = Phase.STOPPED
         log.info("server.stopped")
 
+    async def _until_all_are_gone(self) -> None:
+        """Returns when they are, soon: whoever does not answer is cut off."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._all_gone.wait()
+            return
+        log.warning("server.clients_left_open", extra={"count": len(self._sessions)})
+        for session in list(self._sessions):
+            session.abort()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CUT_SECONDS):
+                await self._all_gone.wait()
+
+    def _make_room(self) -> None:
+        max(self._sessions, key=lambda session: session.queued_bytes).too_slow()
+
     def _damaged(self) -> None:
         # One that does not start, or stops already, puts it aside without being asked.
         if self.phase is Phase.SERVING and not self._is_damaged:
@@ -262,22 +285,38 @@ class Server:
 
     # For a transport
 
-    def open_session(self, access_mode: AccessMode) -> Session:
+    def open_session(self, access_mode: AccessMode, credential: Credential | None = None) -> Session:
         """A session for a connection whose secret was right."""
-        session = Session(self, self.config, self.clock, ConnectionId(self._ids.token()), access_mode, self.metrics)
+        connection_id = ConnectionId(self._ids.token())
+        session = Session(self, self.config, self.clock, connection_id, access_mode, self.metrics, self._queued)
+        session.credential = credential
         self.metrics.connections += 1
         self._sessions.add(session)
         self._all_gone.clear()
         log.info("client.connected", extra={"connection_id": session.connection_id, "access_mode": access_mode.value})
+        # The upgrade may have taken until after a stop, or after the secret was replaced.
         if self.phase is not Phase.SERVING:
-            # The upgrade took until after the stop.
-            session.close(CloseCode.GOING_AWAY)
+            session.close(CloseCode.DRAINING)
+        elif not self._is_valid(session):
+            session.close(CloseCode.CREDENTIAL_INVALID)
         return session
 
-    def refused(self, peer: str | None) -> None:
+    def replace_secrets(self, authenticator: Authenticator) -> None:
+        """Other secrets from now on. Whoever came in with one that is not among them is out at once (4401)."""
+        secrets.keep(authenticator.values())
+        self.authenticator = authenticator
+        for session in list(self._sessions):
+            if not self._is_valid(session):
+                session.close(CloseCode.CREDENTIAL_INVALID, discard=True)
+
+    def _is_valid(self, session: Session) -> bool:
+        return session.credential is None or self.authenticator.holds(session.credential)
+
+    def refused(self, peer: str | None, *, log_it: bool = True) -> None:
         """A request did not have the secret."""
         self.metrics.authentication_failures += 1
-        log.warning("authentication.failed", extra={"peer": peer})
+        if log_it:
+            log.warning("authentication.failed", extra={"peer": peer})
 
     def closed(self, session: Session, close_code: int | None = None) -> None:
         """The transport has written a session's last frame; the code that the client closed with, if it did."""
@@ -316,7 +355,13 @@ class Server:
         self._live.pop(session, None)
 
     async def answer(self, session: Session, request: Request) -> Result:
-        return await handlers.answer(self, session, request)
+        if not isinstance(request, ConversationHistory | MessageText):
+            return await handlers.answer(self, session, request)
+        # Large: of one client one at a time, and none for who has not read those before.
+        async with session.reading, self._readings:
+            if not session.has_room:
+                raise RequestError(ErrorCode.RATE_LIMITED, retry_after_ms=BUSY_RETRY_MS)
+            return await handlers.answer(self, session, request)
 
     # Inside
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from pheby_protocol import limits
@@ -11,19 +12,25 @@ from pheby_protocol.connection import Connection, ProtocolError, Role, SendError
 from pheby_protocol.errors import CloseCode, ErrorCode
 from pheby_protocol.ids import ConnectionId, DeviceId, RequestId
 from pheby_protocol.messages._base import Event, Message, Request, Result
-from pheby_protocol.messages.connection import AccessMode, ErrorDetails, Hello
+from pheby_protocol.messages.connection import AccessMode, Error, ErrorDetails, Hello
 from pheby_protocol.states import ConnectionState
 from pheby_protocol.version import SUPPORTED_VERSIONS, choose
 
+from .auth import Credential
 from .boundary import to_error
 from .config import ServerConfig
 from .logs import log_of
 from .masked import masked
 from .metrics import Metrics
-from .outbox import Close, Outbox
+from .outbox import Close, Outbox, Queued
 from .ports import Clock, Timer
+from .rate import TokenBucket, Verdict
 
 log = log_of(__name__)
+
+CLOSE_SECONDS = 5.0
+"""So long a client may take to read what comes before its close; then the line is cut."""
+BUSY_RETRY_MS = 1_000
 
 
 class Host(Protocol):
@@ -50,16 +57,26 @@ class Session:
         connection_id: ConnectionId,
         access_mode: AccessMode,
         metrics: Metrics | None = None,
+        queued: Queued | None = None,
     ) -> None:
         self._host = host
         self._config = config
+        self._clock = clock
+        self._bucket = TokenBucket(clock.monotonic, config.max_requests_per_second, config.request_burst)
         self._connection = Connection(Role.SERVER, config.max_frame_bytes)
-        self._outbox = Outbox(config.outbox_frames, config.outbox_bytes)
+        self._outbox = Outbox(config.outbox_frames, config.outbox_bytes, queued)
         self._metrics = metrics or Metrics()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hello_timer: Timer | None = clock.call_later(config.hello_deadline_ms / 1_000, self._hello_missed)
+        self._cut_timer: Timer | None = None
+        self.reading = asyncio.Lock()
+        """Held while something large is read for this client."""
+        self.abort: Callable[[], None] = lambda: None
+        """Cuts the line; the transport's."""
         self.connection_id = connection_id
         self.access_mode = access_mode
+        self.credential: Credential | None = None
+        """What it was opened with."""
         self.device_id: DeviceId | None = None
         self.client_name = ""
         self.close_code: CloseCode | None = None
@@ -74,6 +91,16 @@ class Session:
         """The most that has waited for this client."""
         return self._outbox.peak_bytes
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a large answer may be made for this client."""
+        return self._outbox.has_room
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits to be written to this client."""
+        return self._outbox.bytes
+
     # From the transport
 
     def receive_text(self, text: str) -> None:
@@ -81,7 +108,8 @@ class Session:
         size = self._metrics.frame("in", text)
         if self._config.verbose:
             log.info("frame.received", extra=self._about(text, size))
-        if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+        verdict = self._came()
+        if verdict is Verdict.CLOSE:
             return
         try:
             message = self._connection.receive_text(text)
@@ -90,14 +118,18 @@ class Session:
             log.info("frame.refused", extra={"connection_id": self.connection_id, "cause": str(failure)})
             if failure.reply is not None:
                 # The connection may be closing already: the error announces it.
-                self._outbox.put(encode(failure.reply))
+                self._refuse(failure.reply)
             if failure.close is not None:
                 self._end(failure.close)
             return
         if isinstance(message, Hello):
             self._greet(message)
         elif isinstance(message, Request):
-            self._serve(message)
+            self._serve(message, verdict)
+
+    def receive_ping(self) -> bool:
+        """Take a WebSocket ping; whether it is to be answered."""
+        return self._came() is Verdict.SERVE
 
     def receive_binary(self) -> None:
         """Take a binary frame: the protocol has none."""
@@ -105,7 +137,7 @@ class Session:
 
     def lost(self) -> None:
         """The line is gone. What was asked for goes on; its answer is dropped."""
-        self._stop_hello_timer()
+        self._stop_timers()
         self._connection.lost()
         self._outbox.close(CloseCode.NORMAL, discard=True)
         self._host.gone(self)
@@ -137,17 +169,21 @@ class Session:
 
     def send_live(self, event: Event, frame: str) -> None:
         """Queue a live event, encoded once for all sessions; a client too far behind is closed and resumes later."""
-        if not self._outbox.put_live(frame):
-            log.warning("client.too_slow: it is cut off, and resumes", extra={"connection_id": self.connection_id})
-            self._end(CloseCode.TOO_SLOW, discard=True)
-        else:
+        if self._outbox.put_live(frame, event):
             self._connection.sent(event)
+        else:
+            self.too_slow()
 
-    def close(self, code: CloseCode, reason: str = "") -> None:
-        """Close after what is queued."""
+    def too_slow(self) -> None:
+        """Close a client that does not read what waits for it; it loses nothing of the log by that."""
+        log.warning("client.too_slow: it is cut off, and resumes", extra={"connection_id": self.connection_id})
+        self._end(CloseCode.TOO_SLOW, discard=True)
+
+    def close(self, code: CloseCode, reason: str = "", *, discard: bool = False) -> None:
+        """Close after what is queued; with discard, instead of it."""
         if self.state not in (ConnectionState.CLOSING, ConnectionState.CLOSED):
             self._connection.close()
-            self._end(code, reason)
+            self._end(code, reason, discard=discard)
 
     # Inside
 
@@ -158,7 +194,8 @@ class Session:
     def _end(self, code: CloseCode, reason: str = "", *, discard: bool = False) -> None:
         if self.state is not ConnectionState.CLOSED:
             self._connection.close()
-        self._stop_hello_timer()
+        self._stop_timers()
+        self._cut_timer = self._clock.call_later(CLOSE_SECONDS, self._cut)
         self.close_code = self.close_code or code
         self._outbox.close(code, reason[: limits.MAX_CLOSE_REASON_BYTES // 4], discard=discard)
         self._host.gone(self)
@@ -168,13 +205,29 @@ class Session:
         if self.state is ConnectionState.AWAITING_HELLO:
             self.close(CloseCode.HELLO_TIMEOUT)
 
-    def _stop_hello_timer(self) -> None:
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
-            self._hello_timer = None
+    def _cut(self) -> None:
+        # Who reads nothing would hold its place for ever.
+        self._cut_timer = None
+        self.abort()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._hello_timer, self._cut_timer):
+            if timer is not None:
+                timer.cancel()
+        self._hello_timer = self._cut_timer = None
+
+    def _came(self) -> Verdict:
+        """Something came. Who goes on when too much has come is closed."""
+        if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+            return Verdict.CLOSE
+        verdict = self._bucket.take()
+        if verdict is Verdict.CLOSE:
+            log.warning("client.flood: it is cut off", extra={"connection_id": self.connection_id})
+            self.close(CloseCode.TOO_MANY_REQUESTS, discard=True)
+        return verdict
 
     def _greet(self, hello: Hello) -> None:
-        self._stop_hello_timer()
+        self._stop_timers()
         version = choose(hello.protocol_versions)
         if version is None:
             self.send(
@@ -185,9 +238,12 @@ class Session:
         self.device_id, self.client_name = hello.client.device_id, hello.client.name
         self._host.greet(self, hello, version)
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: Request, verdict: Verdict) -> None:
+        if verdict is Verdict.REFUSE:
+            self._too_many(request, max(self._bucket.retry_after_ms(), 1))
+            return
         if self._connection.open_requests > self._config.max_pending_requests:
-            self.send(error(ErrorCode.RATE_LIMITED, request.id, retry_after_ms=1_000))
+            self._too_many(request, BUSY_RETRY_MS)
             return
         # Tasks start in the order in which they were made: requests start in arrival order.
         task = asyncio.create_task(self._answer(request), name=f"pheby-{request.type}")
@@ -215,4 +271,21 @@ class Session:
             answer = to_error(failure, request_id)
             frame = encode(answer)
             self._connection.sent(answer)
-        self._outbox.put(frame)
+        if not self._outbox.put_answer(frame, is_error=isinstance(answer, Error)):
+            self._too_many_answers(answer, request_id)
+
+    def _too_many(self, request: Request, retry_after_ms: int) -> None:
+        refusal = error(ErrorCode.RATE_LIMITED, request.id, retry_after_ms=retry_after_ms)
+        self._connection.sent(refusal)
+        self._refuse(refusal)
+
+    def _too_many_answers(self, answer: Message, request_id: RequestId) -> None:
+        """The client does not read the answers that it has. Whatever it asked for may be asked for again."""
+        if isinstance(answer, Error):
+            self.too_slow()
+        else:
+            self._refuse(error(ErrorCode.RATE_LIMITED, request_id, retry_after_ms=BUSY_RETRY_MS))
+
+    def _refuse(self, refusal: Error) -> None:
+        if not self._outbox.put_answer(encode(refusal), is_error=True):
+            self.too_slow()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 
 from pheby_protocol.messages.connection import AccessMode
-from pheby_server.auth import Authenticator
+from pheby_server.auth import Authenticator, Credential
 
 FULL = "full-0123456789abcdef-0123456789abcdef"
 WATCH = "watch-0123456789abcdef-0123456789abcdef"
@@ -57,6 +59,38 @@ def test_spaces_around_the_secret_do_not_matter() -> None:
 )
 def test_anything_else_is_refused_and_never_raises(values: list[str]) -> None:
     assert AUTHENTICATOR.access(values) is None
+
+
+def test_a_credential_says_which_secret_it_was_and_shows_nothing() -> None:
+    credential = AUTHENTICATOR.credential([f"Bearer {WATCH}"])
+    assert credential == Credential(AccessMode.READ_ONLY, WATCH)
+    assert WATCH not in repr(credential)
+
+
+def test_a_credential_is_held_while_its_secret_is_there_for_the_same_access() -> None:
+    """R-M1: rotation."""
+    old, new = Credential(AccessMode.FULL, FULL), Credential(AccessMode.FULL, "new-" + FULL)
+    assert AUTHENTICATOR.holds(old)
+    assert not AUTHENTICATOR.holds(new)
+    overlap = Authenticator(((AccessMode.FULL, new.secret), (AccessMode.FULL, old.secret)))
+    assert overlap.holds(old)
+    assert overlap.holds(new)
+    assert not Authenticator(((AccessMode.READ_ONLY, old.secret),)).holds(old)
+
+
+def test_every_secret_is_compared_on_digests_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K1, R-M1: in constant time, whichever was right and however long each is."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for given in (FULL, WATCH, "x", "é" * 10_000):
+        compared.clear()
+        AUTHENTICATOR.access([f"Bearer {given}"])
+        assert compared == [(32, 32), (32, 32)]
 
 
 def test_without_any_secret_nobody_passes() -> None:

@@ -19,13 +19,23 @@ from pheby_protocol.ids import ConversationId
 from pheby_protocol.messages.connection import AccessMode
 from pheby_protocol.messages.message import Origin
 from pheby_protocol.registry import schema_digest
+from pheby_server import handlers
 from pheby_server import server as server_module
-from pheby_server.auth import Authenticator
+from pheby_server.auth import Authenticator, Credential
 from pheby_server.config import ServerConfig
+from pheby_server.outbox import Close
 from pheby_server.ports import Outcome, RunResult
 from pheby_server.server import Phase, Server
 from pheby_server.stores import StoreInUseError
-from pheby_server.testing import CountedIds, FakeClock, ManualHermes, MemoryTransport, deliver_text, running_server
+from pheby_server.testing import (
+    TEST_SECRET,
+    CountedIds,
+    FakeClock,
+    ManualHermes,
+    MemoryTransport,
+    deliver_text,
+    running_server,
+)
 
 NAME = ConversationId("conv_1")
 DONE = RunResult(outcome=Outcome.COMPLETED)
@@ -179,9 +189,10 @@ async def test_a_client_that_comes_in_the_middle_misses_nothing_and_gets_nothing
                 texts[frame["message"]["message_id"]] = (frame["message"]["text"], frame["message"]["index"])
             if frame["type"] == "message.delta":
                 text, index = texts[frame["message_id"]]
-                if frame["index"] > index:
+                last_index = frame.get("last_index", frame["index"])
+                if last_index > index:
                     assert frame["index"] == index + 1
-                    texts[frame["message_id"]] = (text + frame["text"], frame["index"])
+                    texts[frame["message_id"]] = (text + frame["text"], last_index)
         assert texts == {message_id: (expected, 39)}
         seqs = [frame["seq"] for frame in client.seen if "time" in frame]
         synced = next(frame["seq"] for frame in client.seen if frame["type"] == "sync.completed")
@@ -398,7 +409,7 @@ async def test_what_hermes_tells_after_the_stop_hurts_nobody(server: Server) -> 
 async def test_a_connection_that_was_upgraded_too_late_is_closed_at_once(server: Server) -> None:
     await server.stop()
     client = MemoryTransport(server)
-    assert await closed(client) is CloseCode.GOING_AWAY
+    assert await closed(client) is CloseCode.DRAINING
     assert server.session_count == 0
 
 
@@ -471,3 +482,129 @@ async def test_sessions_and_tasks_come_and_go_without_a_trace(server: Server) ->
         counts.append(len(asyncio.all_tasks()))
     # What the server does at its start is over by and by.
     assert counts[-1] == min(counts) == 2
+
+
+# Secrets that are replaced
+
+
+OLD = Credential(AccessMode.FULL, "old-" + TEST_SECRET)
+NEW = Credential(AccessMode.FULL, "new-" + TEST_SECRET)
+
+
+def holding(*credentials: Credential) -> Authenticator:
+    return Authenticator(tuple((credential.access_mode, credential.secret) for credential in credentials))
+
+
+def opened(server: Server, credential: Credential) -> MemoryTransport:
+    client = MemoryTransport(server)
+    client.session.credential = credential
+    return client
+
+
+async def test_a_replaced_secret_closes_its_connections_at_once_with_4401(server: Server) -> None:
+    """R-M1: whatever waits for them; whoever came with one that is still right stays."""
+    server.replace_secrets(holding(OLD))
+    old, shy, new = opened(server, OLD), opened(server, OLD), opened(server, NEW)
+    for name, client in (("old", old), ("new", new)):
+        await client.hello(name)
+    await deliver_text(server.events, NAME, "waits", Origin.CRON)
+    server.replace_secrets(holding(NEW))
+    for client in (old, shy):
+        with pytest.raises(ConnectionError):
+            await client.receive()
+        assert client.closed is CloseCode.CREDENTIAL_INVALID
+    assert (await new.request("ping"))["type"] == "pong"
+    assert server.authenticator == holding(NEW)
+
+
+async def test_with_an_overlap_nobody_is_closed(server: Server) -> None:
+    """R-M1: the old secret as PHEBY_SECRET_PREVIOUS."""
+    client = opened(server, OLD)
+    await client.hello()
+    server.replace_secrets(holding(NEW, OLD))
+    assert (await client.request("ping"))["type"] == "pong"
+    server.replace_secrets(holding(NEW))
+    assert await closed(client) is CloseCode.CREDENTIAL_INVALID
+
+
+async def test_a_secret_that_now_allows_something_else_closes_too(server: Server) -> None:
+    client = opened(server, OLD)
+    await client.hello()
+    server.replace_secrets(holding(Credential(AccessMode.READ_ONLY, OLD.secret)))
+    assert await closed(client) is CloseCode.CREDENTIAL_INVALID
+
+
+async def test_an_upgrade_that_took_until_its_secret_was_replaced_is_closed(server: Server) -> None:
+    server.replace_secrets(holding(NEW))
+    session = server.open_session(AccessMode.FULL, OLD)
+    assert await session.next_frame() == Close(CloseCode.CREDENTIAL_INVALID, "")
+
+
+# What waits for all
+
+
+async def test_when_too_much_waits_for_all_together_whoever_has_most_is_closed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-M2: not the one whose frame was the last straw; and what it held is free."""
+    monkeypatch.setattr(server._queued, "max_bytes", 3_000_000)
+    fullest, full, reader = [await in_step(server, name) for name in ("fullest", "full", "reader")]
+    notice = '{"type":"future.notice","text":"' + "x" * 500_000 + '"}'
+    for client in (fullest, fullest, fullest, full):
+        client.session._outbox.put(notice)
+    await deliver_text(server.events, NAME, "y" * 400_000, Origin.CRON)
+    assert fullest.session.queued_bytes == 0
+    assert await closed(fullest) is CloseCode.TOO_SLOW
+    for client in (full, reader):
+        assert len((await client.until("message.created"))["message"]["text"]) == 400_000
+        assert (await client.request("ping"))["type"] == "pong"
+    assert server._queued.bytes == 0
+
+
+async def test_stop_cuts_off_whoever_is_left(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L1."""
+    monkeypatch.setattr(server_module, "DRAIN_SECONDS", 0.05)
+    client = await in_step(server)
+    client.session.abort = client.cut
+    async with asyncio.timeout(0.05 + server_module.CUT_SECONDS):
+        await server.stop()
+    assert server.session_count == 0
+
+
+# Large answers
+
+
+async def test_large_answers_are_made_one_after_the_other_and_not_for_who_does_not_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-M2: a page is not read from the store for a client that has not read those before."""
+    await deliver_text(server.events, NAME, "x" * 90_000, Origin.CRON)
+    reading, most = 0, 0
+    answer = handlers.answer
+
+    async def counted(*args: Any) -> Any:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        try:
+            return await answer(*args)
+        finally:
+            reading -= 1
+
+    monkeypatch.setattr(handlers, "answer", counted)
+    client = await in_step(server)
+    client.session._outbox._max_bytes = 1_000_000
+    for number in range(20):
+        client.send({"type": "conversation.history", "id": f"{number}", "conversation_id": NAME})
+    async with asyncio.timeout(5):
+        while len(client.session._outbox._frames) < 20:
+            await asyncio.sleep(0.001)
+    answers = [await client.receive() for _ in range(20)]
+    assert [found["type"] for found in answers] == ["conversation.history.result"] * 3 + ["error"] * 17
+    assert {found["code"] for found in answers[3:]} == {"rate_limited"}
+    assert all(found["retry_after_ms"] > 0 for found in answers[3:])
+    assert most == 1
+    again = await client.request("conversation.history", conversation_id=NAME)
+    assert len(again["messages"]) == 1
+    client.session.lost()
+    assert not client.session.has_room

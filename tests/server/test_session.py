@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pheby_protocol.codec import encode
+from pheby_protocol.connection import Connection
 from pheby_protocol.errors import CloseCode, ErrorCode
 from pheby_protocol.ids import ConnectionId, ConversationId, RunId, Seq, Time
 from pheby_protocol.messages._base import Request, Result
@@ -18,7 +19,7 @@ from pheby_protocol.states import ConnectionState
 from pheby_server.boundary import RequestError
 from pheby_server.config import ServerConfig
 from pheby_server.outbox import Close
-from pheby_server.session import Session
+from pheby_server.session import CLOSE_SECONDS, Session
 from pheby_server.testing import FakeClock
 
 HELLO = {
@@ -320,3 +321,127 @@ async def test_a_malformed_cursor_costs_a_snapshot_not_the_connection(resume: ob
     rig = Rig()
     rig.hello(resume=resume)
     assert rig.host.greeted == [1]
+
+
+# Too much
+
+
+async def errors(rig: Rig, count: int) -> list[Any]:
+    return [(await rig.next())["code"] for _ in range(count)]
+
+
+async def test_too_many_requests_are_refused_with_their_time_then_the_flood_is_closed_with_4429() -> None:
+    """R-M2: what is refused costs nothing but an error; who goes on is out, with what waits for it."""
+    rig = Rig(request_burst=20, max_requests_per_second=10)
+    await rig.in_step()
+    rig.ping(*(f"served {number}" for number in range(19)))
+    await rig.started(19)
+    rig.ping("refused")
+    refused = await rig.next()
+    assert (refused["id"], refused["code"], refused["retryable"]) == ("refused", "rate_limited", True)
+    assert 0 < refused["retry_after_ms"] <= 200
+    for number in range(20):
+        assert rig.session.state is ConnectionState.READY
+        rig.ping(f"refused {number}")
+    assert await rig.next() == Close(CloseCode.TOO_MANY_REQUESTS, "")
+    assert len(rig.host.started) == 19
+    assert rig.host.gone_count == 1
+
+
+async def test_who_waits_as_told_is_served_again() -> None:
+    rig = Rig(request_burst=5, max_requests_per_second=10)
+    await rig.in_step()
+    rig.ping(*(f"{number}" for number in range(5)))
+    await rig.started(4)
+    refused = await rig.next()
+    assert refused["code"] == "rate_limited"
+    rig.clock.move(refused["retry_after_ms"] / 1_000)
+    rig.ping("again")
+    await rig.started(5)
+
+
+async def test_malformed_frames_and_pings_count_too() -> None:
+    """R-M2: alternating right and wrong frames are no way around the bound."""
+    rig = Rig(request_burst=10, max_requests_per_second=1)
+    await rig.in_step()
+    for _ in range(5):
+        assert rig.session.receive_ping()
+        rig.session.receive_text("nonsense")
+    assert not rig.session.receive_ping()
+    for _ in range(9):
+        rig.session.receive_ping()
+    while not isinstance(frame := await rig.next(), Close):
+        assert frame["code"] == "invalid_message"
+    assert frame == Close(CloseCode.TOO_MANY_REQUESTS, "")
+    assert not rig.session.receive_ping()
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+async def test_a_clock_that_is_set_makes_nobody_late_or_fast(days: int) -> None:
+    """R-M4: deadlines and rates go by the time that has passed."""
+    rig = Rig(request_burst=2, max_requests_per_second=1, hello_deadline_ms=10_000)
+    rig.clock.jump(days * 86_400_000)
+    rig.clock.move(9.9)
+    assert rig.session.state is ConnectionState.AWAITING_HELLO
+    await rig.in_step()
+    rig.ping("a")
+    rig.clock.jump(days * 86_400_000)
+    rig.ping("b")
+    await rig.started(1)
+    assert await errors(rig, 1) == ["rate_limited"]
+
+
+async def test_who_asks_and_never_reads_is_told_to_wait_and_its_answers_stay_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-M2: the answer that does not fit is an error with its id; whatever was asked may be asked again."""
+    rig = Rig(outbox_bytes=2_097_152)
+    await rig.in_step()
+    monkeypatch.setattr(Connection, "send", lambda _, answer: encode(answer) + " " * 500_000)
+    for number in range(4):
+        rig.ping(f"{number}")
+    await rig.started(4)
+    for number in range(4):
+        rig.host.let(f"{number}")
+    answers = [await rig.next() for _ in range(4)]
+    assert [answer["type"] for answer in answers] == ["pong", "pong", "error", "error"]
+    assert [answer["id"] for answer in answers] == ["0", "1", "2", "3"]
+    assert {answer["code"] for answer in answers[2:]} == {"rate_limited"}
+
+
+async def test_who_does_not_even_read_the_errors_is_closed_with_4413() -> None:
+    rig = Rig(outbox_frames=64, request_burst=1_000)
+    await rig.in_step()
+    rig.ping("open")
+    await rig.started(1)
+    for _ in range(64):
+        assert rig.session.state is ConnectionState.READY
+        rig.ping("open")
+    assert rig.session.queued_bytes > 0
+    rig.ping("open")
+    assert await rig.next() == Close(CloseCode.TOO_SLOW, "")
+    assert rig.session.queued_bytes == 0
+
+
+@pytest.mark.parametrize("discard", [True, False])
+async def test_who_does_not_take_its_close_is_cut_off(*, discard: bool) -> None:
+    """R-M2, L1: also one that goes on sending, which no heartbeat would notice."""
+    rig = Rig()
+    cuts: list[float] = []
+    rig.session.abort = lambda: cuts.append(rig.clock.monotonic())
+    await rig.in_step()
+    rig.session.close(CloseCode.REPLACED, discard=discard)
+    rig.clock.move(CLOSE_SECONDS - 0.1)
+    assert cuts == []
+    rig.clock.move(0.2)
+    assert cuts == [CLOSE_SECONDS]
+
+
+async def test_who_takes_its_close_is_not_cut_off() -> None:
+    rig = Rig()
+    cuts: list[float] = []
+    rig.session.abort = lambda: cuts.append(rig.clock.monotonic())
+    rig.session.close(CloseCode.REPLACED)
+    rig.session.lost()
+    rig.clock.move(1_000)
+    assert cuts == []
