@@ -119,7 +119,14 @@ class PhebyAdapter(BasePlatformAdapter):
             canonical=_canonical,
         )
         self._hooks.add(self)
-        self._listener = Listener(self._server, settings.host, settings.port, prefix=settings.path_prefix)
+        self._listener = Listener(
+            self._server,
+            settings.host,
+            settings.port,
+            prefix=settings.path_prefix,
+            trusted_proxies=settings.trusted_proxies,
+            allowed_origins=settings.allowed_origins,
+        )
         await self._listener.start()
 
     def _start_anew(self) -> None:

@@ -25,9 +25,11 @@ SECTION: Final = "platforms.pheby.extra"
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8786
 DEFAULT_RETENTION_DAYS: Final = 7
+DEFAULT_ORIGINS: Final[tuple[str, ...]] = ()
 DEFAULT_PROXIES: Final[tuple[Network, ...]] = (ipaddress.ip_network("127.0.0.1/32"), ipaddress.ip_network("::1/128"))
 """Caddy on the same machine."""
 MAX_PROXIES: Final = 32
+MAX_ORIGINS: Final = 32
 MAX_PATH_CHARS: Final = 1_024
 
 KEYS: Final = (
@@ -37,6 +39,7 @@ KEYS: Final = (
     "public_url",
     "path_prefix",
     "trusted_proxies",
+    "allowed_origins",
     "storage",
     "retention_days",
     "verbose",
@@ -102,6 +105,8 @@ class PluginConfig:
     """What clients are to connect to; "" when it is not known."""
     trusted_proxies: tuple[Network, ...]
     """Whose word counts for the address of a client."""
+    allowed_origins: tuple[str, ...]
+    """Web pages of these may connect."""
     server: ServerConfig
     authenticator: Authenticator
 
@@ -152,6 +157,7 @@ def examine(
     prefix = section.read("path_prefix", _prefix, "")
     public_url = section.read("public_url", _url, "")
     proxies = section.read("trusted_proxies", _networks, DEFAULT_PROXIES)
+    origins = section.read("allowed_origins", _origins, DEFAULT_ORIGINS)
     settings = {
         "storage": section.read("storage", lambda value: _folder(value, home), f"{home}/pheby"),
         "retention_ms": section.read("retention_days", _whole(1, 3_650), DEFAULT_RETENTION_DAYS) * 24 * 3_600_000,
@@ -171,6 +177,7 @@ def examine(
             path_prefix=prefix,
             public_url=public_url,
             trusted_proxies=proxies,
+            allowed_origins=origins,
             server=server,
             authenticator=authenticator,
         )
@@ -354,6 +361,16 @@ def _networks(value: object) -> tuple[Network, ...]:
     if any(network.prefixlen == 0 for network in networks):
         raise ConfigError(f"{expected}; a network of all addresses would let anybody claim any address")
     return networks
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    expected = f"a list of at most {MAX_ORIGINS} origins, like https://app.example.org"
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) > MAX_ORIGINS:
+        raise ConfigError(expected)
+    # As a browser writes them: in small letters, without a path.
+    if not all(isinstance(each, str) and re.fullmatch(r"https?://[a-z0-9.\[\]:-]{1,250}", each) for each in value):
+        raise ConfigError(expected)
+    return tuple(value)
 
 
 def _folder(value: object, home: str) -> str:

@@ -138,12 +138,14 @@ class HttpCode(OpenEnum):
 
     UNAUTHORIZED = "unauthorized"
     LOCKED_OUT = "locked_out"
+    FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     EXPIRED = "expired"
     UNAVAILABLE = "unavailable"
     INVALID_RANGE = "invalid_range"
     PRECONDITION_FAILED = "precondition_failed"
     UPGRADE_REQUIRED = "upgrade_required"
+    BODY_REFUSED = "body_refused"
 
 
 @attrs.frozen
@@ -157,10 +159,12 @@ class HttpErrorInfo:
 HTTP_ERRORS: Final[dict[HttpCode, HttpErrorInfo]] = {
     HttpCode.UNAUTHORIZED: HttpErrorInfo((401,), "The secret is missing or wrong."),
     HttpCode.LOCKED_OUT: HttpErrorInfo((429,), "Too many wrong secrets from this address."),
+    HttpCode.FORBIDDEN: HttpErrorInfo((403,), "Web pages may not connect."),
     HttpCode.NOT_FOUND: HttpErrorInfo((404,), "There is no such file."),
     HttpCode.EXPIRED: HttpErrorInfo((410,), "The file has expired."),
     HttpCode.UNAVAILABLE: HttpErrorInfo((503,), "The server takes no connections now."),
     HttpCode.INVALID_RANGE: HttpErrorInfo((416,), "The file has no such range."),
     HttpCode.PRECONDITION_FAILED: HttpErrorInfo((412,), "The file is another one than the request is about."),
     HttpCode.UPGRADE_REQUIRED: HttpErrorInfo((426,), "This address speaks WebSocket."),
+    HttpCode.BODY_REFUSED: HttpErrorInfo((413, 415), "A request here has no body."),
 }

@@ -14,6 +14,16 @@ def refusal(status: int, code: HttpCode, headers: Mapping[str, str] | None = Non
     return web.json_response({"code": code, "message": HTTP_ERRORS[code].message}, status=status, headers=headers)
 
 
-def unavailable() -> web.Response:
-    """503 while starting or draining."""
-    return refusal(503, HttpCode.UNAVAILABLE, {"Retry-After": "1"})
+def unavailable(retry_after_seconds: int = 1) -> web.Response:
+    """503 while starting, draining or full."""
+    return refusal(503, HttpCode.UNAVAILABLE, {"Retry-After": str(retry_after_seconds)})
+
+
+def unauthorized() -> web.Response:
+    """401 for a secret that is missing or wrong."""
+    return refusal(401, HttpCode.UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
+
+
+def locked_out(seconds: int) -> web.Response:
+    """429 for a wrong secret from where too many came."""
+    return refusal(429, HttpCode.LOCKED_OUT, {"Retry-After": str(seconds), "WWW-Authenticate": "Bearer"})

@@ -8,7 +8,7 @@ import contextlib
 from aiohttp import WSMsgType, web
 
 from pheby_protocol.errors import CloseCode
-from pheby_protocol.messages.connection import AccessMode
+from pheby_server.auth import Credential
 from pheby_server.logs import log_of
 from pheby_server.outbox import Close
 from pheby_server.server import Server
@@ -19,7 +19,7 @@ log = log_of(__name__)
 _CLOSE_SECONDS = 2.0
 
 
-async def serve_socket(server: Server, access_mode: AccessMode, request: web.Request) -> web.StreamResponse:
+async def serve_socket(server: Server, credential: Credential, request: web.Request) -> web.StreamResponse:
     """Upgrade and serve until either side closes."""
     config = server.config
     socket = web.WebSocketResponse(
@@ -29,9 +29,14 @@ async def serve_socket(server: Server, access_mode: AccessMode, request: web.Req
         # aiohttp refuses a message of exactly this size; the protocol allows it.
         max_msg_size=config.max_frame_bytes + 1,
         compress=False,
+        # Answered here, so that pings count as everything else does that a client sends.
+        autoping=False,
     )
+    transport = request.transport
     await socket.prepare(request)
-    session = server.open_session(access_mode)
+    session = server.open_session(credential.access_mode, credential)
+    if transport is not None:
+        session.abort = transport.abort
     writer = asyncio.create_task(_write(socket, session), name="pheby-writer")
     try:
         await _read(socket, session)
@@ -50,6 +55,9 @@ async def _read(socket: web.WebSocketResponse, session: Session) -> None:
             session.receive_text(message.data)
         elif message.type is WSMsgType.BINARY:
             session.receive_binary()
+        elif message.type is WSMsgType.PING and session.receive_ping():
+            with contextlib.suppress(ConnectionError):
+                await socket.pong(message.data)
 
 
 async def _write(socket: web.WebSocketResponse, session: Session) -> None:

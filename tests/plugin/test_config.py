@@ -327,6 +327,31 @@ def test_proxies_are_addresses_or_networks(value: object) -> None:
     assert "platforms.pheby.extra.trusted_proxies must be a list" in refusal({"trusted_proxies": value})
 
 
+def test_web_pages_that_may_connect() -> None:
+    """R-M1."""
+    assert read().allowed_origins == ()
+    given = ["https://app.example.org", "http://localhost:3000", "http://[::1]:80"]
+    assert read({"allowed_origins": given}).allowed_origins == tuple(given)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://x",
+        ["*"],
+        ["https://App.example"],
+        ["https://x/"],
+        ["x"],
+        [7],
+        {"https://x": 1},
+        None,
+        ["http://x"] * 33,
+    ],
+)
+def test_origins_are_as_browsers_write_them(value: object) -> None:
+    assert "platforms.pheby.extra.allowed_origins must be a list" in refusal({"allowed_origins": value})
+
+
 def test_a_relative_folder_is_in_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never where Hermes happens to be started."""
     monkeypatch.setenv("HOME", "/home/owner")

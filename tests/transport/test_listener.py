@@ -345,6 +345,18 @@ async def test_junk_hurts_nobody(rig: Rig, junk: bytes) -> None:
     assert (await rig.get("/healthz"))[0] == 200
 
 
+@pytest.mark.parametrize(("version", "is_old"), [("3.14.1", True), ("3.14.4", False), ("3.15.0rc1", False)])
+async def test_an_aiohttp_with_known_faults_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, *, is_old: bool
+) -> None:
+    monkeypatch.setattr(aiohttp, "__version__", version)
+    listener = Listener(made(tmp_path), HOST, 0)
+    with caplog.at_level(0):
+        await listener.start()
+    await listener.stop()
+    assert any("aiohttp.old" in record.getMessage() for record in caplog.records) is is_old
+
+
 # The port
 
 

@@ -119,12 +119,14 @@ public value class CloseCode(public val code: Int) {
 public sealed interface HttpErrorCode : OpenEnum {
     public data object Unauthorized : HttpErrorCode { override val wire: String get() = "unauthorized" }
     public data object LockedOut : HttpErrorCode { override val wire: String get() = "locked_out" }
+    public data object Forbidden : HttpErrorCode { override val wire: String get() = "forbidden" }
     public data object NotFound : HttpErrorCode { override val wire: String get() = "not_found" }
     public data object Expired : HttpErrorCode { override val wire: String get() = "expired" }
     public data object Unavailable : HttpErrorCode { override val wire: String get() = "unavailable" }
     public data object InvalidRange : HttpErrorCode { override val wire: String get() = "invalid_range" }
     public data object PreconditionFailed : HttpErrorCode { override val wire: String get() = "precondition_failed" }
     public data object UpgradeRequired : HttpErrorCode { override val wire: String get() = "upgrade_required" }
+    public data object BodyRefused : HttpErrorCode { override val wire: String get() = "body_refused" }
 
     /** A value of a later version. */
     @JvmInline
@@ -132,17 +134,19 @@ public sealed interface HttpErrorCode : OpenEnum {
 
     public companion object {
         /** The values of this version. */
-        public val known: List<HttpErrorCode> get() = listOf(Unauthorized, LockedOut, NotFound, Expired, Unavailable, InvalidRange, PreconditionFailed, UpgradeRequired)
+        public val known: List<HttpErrorCode> get() = listOf(Unauthorized, LockedOut, Forbidden, NotFound, Expired, Unavailable, InvalidRange, PreconditionFailed, UpgradeRequired, BodyRefused)
 
         public fun of(wire: String): HttpErrorCode = when (wire) {
             "unauthorized" -> Unauthorized
             "locked_out" -> LockedOut
+            "forbidden" -> Forbidden
             "not_found" -> NotFound
             "expired" -> Expired
             "unavailable" -> Unavailable
             "invalid_range" -> InvalidRange
             "precondition_failed" -> PreconditionFailed
             "upgrade_required" -> UpgradeRequired
+            "body_refused" -> BodyRefused
             else -> Unknown(wire)
         }
     }
@@ -155,11 +159,13 @@ public val HttpErrorCode.info: HttpErrorInfo?
     get() = when (this) {
         HttpErrorCode.Unauthorized -> HttpErrorInfo(listOf(401), "The secret is missing or wrong.")
         HttpErrorCode.LockedOut -> HttpErrorInfo(listOf(429), "Too many wrong secrets from this address.")
+        HttpErrorCode.Forbidden -> HttpErrorInfo(listOf(403), "Web pages may not connect.")
         HttpErrorCode.NotFound -> HttpErrorInfo(listOf(404), "There is no such file.")
         HttpErrorCode.Expired -> HttpErrorInfo(listOf(410), "The file has expired.")
         HttpErrorCode.Unavailable -> HttpErrorInfo(listOf(503), "The server takes no connections now.")
         HttpErrorCode.InvalidRange -> HttpErrorInfo(listOf(416), "The file has no such range.")
         HttpErrorCode.PreconditionFailed -> HttpErrorInfo(listOf(412), "The file is another one than the request is about.")
         HttpErrorCode.UpgradeRequired -> HttpErrorInfo(listOf(426), "This address speaks WebSocket.")
+        HttpErrorCode.BodyRefused -> HttpErrorInfo(listOf(413, 415), "A request here has no body.")
         is HttpErrorCode.Unknown -> null
     }
