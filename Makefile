@@ -17,6 +17,7 @@ help:
 	@echo "make bench [QUICK=1] [ONLY=x] measurements, as ratios to a peer in the same run"
 	@echo "make soak                     long fault runs: 10,000 schedules; on each line 200 cuts or kills, 1,000 operations"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
+	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
 	@echo "make proxies                  files and sockets beside nginx and through Caddy"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
@@ -73,11 +74,14 @@ bench: $(VENV)/.made
 SCHEDULES ?= 10000
 KILLS ?= 200
 OPERATIONS ?= 1000
-SOAKS := soak-schedules soak-0.19 soak-0.22
+SOAKS := soak-schedules load soak-0.19 soak-0.22
 .PHONY: $(SOAKS)
 
 soak: hermes
 	@$(MAKE) --no-print-directory --output-sync=target -j3 $(SOAKS)
+
+load: $(VENV)/.made
+	$(BIN)/python -m pytest tests/load
 
 soak-schedules: $(VENV)/.made
 	$(BIN)/python -m pytest tests/properties/test_schedules.py --schedules $(SCHEDULES)
