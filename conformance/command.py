@@ -32,6 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("conformance", help="prove a server, a client or a codec right against the protocol")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_server(actions)
+    _add_codec(actions)
     _add_list(actions)
 
 
@@ -64,6 +65,20 @@ def _add_server(actions: Subparsers) -> None:
     )
     _add_common(server)
     server.set_defaults(run=_server)
+
+
+def _add_codec(actions: Subparsers) -> None:
+    codec = actions.add_parser(
+        "codec",
+        help="check a codec: a command that reads and writes JSON Lines",
+        description='In: {"id", "target", "wire"}, one a line. Out: {"id", "valid"} and, of a valid one, "wire".',
+    )
+    codec.add_argument("--command", required=True, help="starts the codec; it serves until its input ends")
+    codec.add_argument(
+        "--patience", type=float, default=20.0, metavar="SECONDS", help="so long for each answer (default: %(default)s)"
+    )
+    _add_common(codec)
+    codec.set_defaults(run=_codec)
 
 
 def _add_common(parser: Parser) -> None:
@@ -115,6 +130,20 @@ def _server(args: argparse.Namespace) -> int:
             jobs=max(1, args.jobs),
         )
         return finish(asyncio.run(check_server(options)), args)
+
+
+def _codec(args: argparse.Namespace) -> int:
+    from .codec import check_codec
+    from .process import process_peer
+
+    report = check_codec(
+        args.command,
+        lambda: process_peer(args.command),
+        only=args.only or ("*",),
+        level=args.level,
+        patience=args.patience,
+    )
+    return finish(asyncio.run(report), args)
 
 
 def finish(report: Report, args: argparse.Namespace) -> int:
