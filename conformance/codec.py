@@ -79,7 +79,7 @@ def verdict(vector: Vector, answer: dict[str, Any]) -> str:
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two JSON values are the same: numbers by value, true and false are none, the order of keys is no matter."""
+    """Whether two JSON values are the same: numbers by value, true and false are none, the order of keys is free."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

@@ -32,6 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("conformance", help="prove a server, a client or a codec right against the protocol")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_server(actions)
+    _add_client(actions)
     _add_codec(actions)
     _add_list(actions)
 
@@ -65,6 +66,21 @@ def _add_server(actions: Subparsers) -> None:
     )
     _add_common(server)
     server.set_defaults(run=_server)
+
+
+def _add_client(actions: Subparsers) -> None:
+    client = actions.add_parser(
+        "client",
+        help="check a client: a command that is given the address of a server that the runner plays",
+        description="The address is appended to the command; PHEBY_SECRET and PHEBY_SCENARIO are in its environment.",
+    )
+    client.add_argument("--command", required=True, help="starts the client; it is ended when its input ends")
+    client.add_argument("--jobs", type=int, default=4, metavar="N", help="clients at a time (default: %(default)s)")
+    client.add_argument(
+        "--patience", type=float, default=20.0, metavar="SECONDS", help="so long for each step (default: %(default)s)"
+    )
+    _add_common(client)
+    client.set_defaults(run=_client)
 
 
 def _add_codec(actions: Subparsers) -> None:
@@ -130,6 +146,21 @@ def _server(args: argparse.Namespace) -> int:
             jobs=max(1, args.jobs),
         )
         return finish(asyncio.run(check_server(options)), args)
+
+
+def _client(args: argparse.Namespace) -> int:
+    from .client import check_client
+    from .process import process_peer
+
+    report = check_client(
+        args.command,
+        lambda url, env: process_peer(args.command, url, env=env),
+        only=args.only or ("*",),
+        level=args.level,
+        patience=args.patience,
+        jobs=max(1, args.jobs),
+    )
+    return finish(asyncio.run(report), args)
 
 
 def _codec(args: argparse.Namespace) -> int:

@@ -80,6 +80,8 @@ from .download import download
 
 FIRST_DELAY: Final = 0.25
 LONGEST_DELAY: Final = 30.0
+LONGEST_ANNOUNCED: Final = 3600.0
+"""No server keeps a client away for longer."""
 CONNECT_SECONDS: Final = 10.0
 REQUEST_SECONDS: Final = 30.0
 
@@ -150,9 +152,9 @@ class Client:
         self._in_step = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._announced_delay = 0.0
+        """The server goes down or takes nobody now, and has said for how long."""
         self._cursor: Cursor | None = None
         """Where a new connection goes on; None: from a snapshot."""
-        """The server goes down and has said when it will be back."""
         self.welcome: Welcome | None = None
 
     async def __aenter__(self) -> Self:
@@ -356,6 +358,7 @@ class Client:
                 if failure.status == 401:
                     self._lost(401, final=True)
                     raise AuthenticationError("the server refused the secret") from None
+                self._announced_delay = _retry_after(failure)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 self._lost(None, final=True)
                 raise ConnectionLostError("that is not the address of a server") from None
@@ -420,7 +423,7 @@ class Client:
                 for event in events:
                     self._receive(event)
             case ServerDraining(reconnect_after_ms=announced):
-                self._announced_delay = announced / 1_000
+                self._announced_delay = min(announced / 1_000, LONGEST_ANNOUNCED)
                 self._happenings.put_nowait(message)
             case LoggedEvent(seq=int(seq)) | UnknownMessage(seq=int(seq)):
                 if self._cursor is not None:
@@ -438,6 +441,12 @@ class Client:
             answer.set_exception(RequestFailedError(message))
         else:
             answer.set_result(message)
+
+
+def _retry_after(failure: aiohttp.WSServerHandshakeError) -> float:
+    """The seconds that a server which takes nobody now asks to wait for."""
+    given = (failure.headers or {}).get("Retry-After", "") if failure.status in (429, 503) else ""
+    return min(float(given), LONGEST_ANNOUNCED) if given.isascii() and given.isdigit() else 0.0
 
 
 def _is_final(code: int | None) -> bool:

@@ -1,0 +1,387 @@
+"""Running the scenarios on a client: the runner plays the server, and asks the client what it shows.
+
+The client is started with the address appended; the secret and the scenario's name are in its environment. It reads
+commands from its input, one JSON object a line, and answers only `{"do": "state"}`, by `{"digest": …}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from importlib import resources
+from typing import Any
+
+import aiohttp
+import attrs
+from aiohttp import web
+
+from .check import ConformanceError, expect
+from .process import Peer
+from .report import Report, Result, Verdict
+from .rules import rules
+
+Json = dict[str, Any]
+Start = Callable[[str, Mapping[str, str]], AbstractAsyncContextManager[Peer]]
+"""Starts the client for an address, with these variables in its environment."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_MESSAGE = 2**24
+_POLL_SECONDS = 0.05
+
+
+def stored_scenarios() -> list[Json]:
+    """All scenarios, in the order of their files."""
+    folder = resources.files(__package__).joinpath("transcripts/client")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def level_of(scenario: Json) -> str:
+    """MUST or SHOULD, by its first rule."""
+    return rules()[scenario["rules"][0]].level
+
+
+async def check_client(
+    subject: str,
+    start: Start,
+    *,
+    only: Sequence[str] = ("*",),
+    level: str = "SHOULD",
+    patience: float = 20.0,
+    jobs: int = 4,
+) -> Report:
+    """Play the scenarios; the report."""
+    wanted = [
+        scenario
+        for scenario in stored_scenarios()
+        if any(fnmatch.fnmatchcase(scenario["id"], pattern) for pattern in only)
+        and (level == "SHOULD" or level_of(scenario) == "MUST")
+    ]
+    turns = asyncio.Semaphore(jobs)
+
+    async def one(scenario: Json) -> Result:
+        async with turns:
+            return await _play(scenario, start, patience)
+
+    return Report("client", subject, tuple(await asyncio.gather(*map(one, wanted))))
+
+
+async def _play(scenario: Json, start: Start, patience: float) -> Result:
+    started = time.monotonic()
+    flaw = ""
+    place = -1
+    try:
+        async with contextlib.AsyncExitStack() as exits:
+            stage = Stage(scenario, patience)
+            url = await exits.enter_async_context(stage.listening())
+            env = {"PHEBY_SECRET": stage.secret, "PHEBY_SCENARIO": scenario["id"]}
+            stage.peer = await exits.enter_async_context(start(url, env))
+            for place, step in enumerate(scenario["steps"]):
+                stage.place = place
+                await stage.take(step)
+    except ConformanceError as failure:
+        flaw = f"step {place}: {failure}"
+    except Exception as failure:  # noqa: BLE001 - whatever a client brings about is that scenario's failure
+        flaw = f"step {place}: {type(failure).__name__}: {failure}"
+    verdict = Verdict.FAILED if flaw else Verdict.PASSED
+    seconds = time.monotonic() - started
+    found = (scenario["id"], level_of(scenario), scenario["title"], tuple(scenario["rules"]))
+    return Result(*found, verdict, flaw, seconds)
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    """A client at the door."""
+
+    request: web.Request
+    at: float
+    decided: asyncio.Future[web.StreamResponse]
+
+
+class Stage:
+    """The server that a client under test talks to, one step of a scenario after the other."""
+
+    def __init__(self, scenario: Json, patience: float) -> None:
+        self.secret = secrets.token_hex(32)
+        self.peer: Peer | None = None
+        self.place = 0
+        self._steps = scenario["steps"]
+        self._patience = patience
+        self._attempts: asyncio.Queue[_Attempt] = asyncio.Queue()
+        self._requests: asyncio.Queue[Json] = asyncio.Queue()
+        self._first: asyncio.Future[Any] | None = None
+        self._socket: web.WebSocketResponse | None = None
+        self._named: dict[str, Json] = {}
+        self._marks: dict[str, float] = {}
+        self._ended_at = time.monotonic()
+        self._pinged = asyncio.Event()
+        self._doors: list[asyncio.Future[web.StreamResponse]] = []
+        self._over = False
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> Any:
+        """Listen on a port; the address for clients."""
+        application = web.Application()
+        application.router.add_get("/v1/ws", self._arrives)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"ws://127.0.0.1:{runner.addresses[0][1]}/v1/ws"
+        finally:
+            self._over = True
+            for decided in self._doors:
+                if not decided.done():
+                    decided.set_result(web.Response(status=503))
+            await self._drop()
+            await runner.cleanup()
+
+    async def _arrives(self, request: web.Request) -> web.StreamResponse:
+        if self._over:
+            return web.Response(status=503)
+        decided: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
+        self._doors.append(decided)
+        self._attempts.put_nowait(_Attempt(request, time.monotonic(), decided))
+        response = await decided
+        if isinstance(response, web.WebSocketResponse):
+            await response.prepare(request)
+            await self._read(response)
+        return response
+
+    async def _read(self, socket: web.WebSocketResponse) -> None:
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.PING:
+                self._pinged.set()
+                await socket.pong(message.data)
+            elif message.type is aiohttp.WSMsgType.TEXT:
+                await self._receive(message.data)
+
+    async def _receive(self, text: str) -> None:
+        frame = json.loads(text)
+        if self._first is not None and not self._first.done():
+            self._first.set_result(frame)
+        if frame["type"] == "ping":
+            self._pinged.set()
+        if frame["type"] in self._awaited():
+            self._requests.put_nowait(frame)
+        else:
+            await self._answer(frame)
+
+    def _awaited(self) -> set[str]:
+        """Types of which the steps from here on say something."""
+        found: set[str] = set()
+        for step in self._steps[self.place :]:
+            kind = step.get("expect", step.get("first", {})).get("type", ())
+            found |= {kind} if isinstance(kind, str) else set(kind.get("$one", ()) if isinstance(kind, dict) else ())
+            found |= set(step.get("of", ()))
+        return found
+
+    async def _answer(self, frame: Json) -> None:
+        """What no step is about: a pong, or that it is not available."""
+        if frame["type"] == "ping":
+            answer: Json = {"type": "pong", "server_time": 1_796_050_000_000}
+        else:
+            answer = {"type": "error", "code": "unavailable", "message": "Not in this scenario.", "retryable": False}
+        await self._write(answer | {"id": frame["id"]})
+
+    async def _write(self, frame: Json) -> None:
+        if self._socket is None or self._socket.closed:
+            raise ConformanceError("the client has closed the connection")
+        await self._socket.send_str(json.dumps(frame, ensure_ascii=False))
+
+    async def _drop(self) -> None:
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            self._ended_at = time.monotonic()
+            transport = socket._req.transport if socket._req is not None else None
+            if transport is not None:
+                transport.abort()
+
+    # Steps
+
+    async def take(self, step: Json) -> None:
+        """Do one step."""
+        name = next(iter(step))
+        await getattr(self, f"_do_{name}")(step)
+
+    async def _attempt(self, within: float) -> _Attempt:
+        try:
+            async with asyncio.timeout(within):
+                return await self._attempts.get()
+        except TimeoutError:
+            raise ConformanceError(f"the client has not connected within {within:g} s") from None
+
+    async def _do_connect(self, step: Json) -> None:
+        wanted = step["connect"]
+        attempt = await self._attempt(wanted.get("within_ms", self._patience * 1_000) / 1_000)
+        self._not_before(attempt, wanted.get("not_before_ms", 0))
+        if wanted.get("secret"):
+            self._check_secret(attempt.request)
+        self._socket = web.WebSocketResponse(autoping=False, max_msg_size=_MAX_MESSAGE, timeout=1.0, compress=False)
+        self._first = asyncio.get_running_loop().create_future()
+        attempt.decided.set_result(self._socket)
+
+    def _not_before(self, attempt: _Attempt, milliseconds: int) -> None:
+        waited = (attempt.at - self._ended_at) * 1_000
+        expect(waited >= milliseconds, f"the client came after {waited:.0f} ms, and must wait for {milliseconds}")
+
+    def _check_secret(self, request: web.Request) -> None:
+        given = request.headers.get("Authorization", "")
+        expect(given.partition(" ")[0].lower() == "bearer", "there is no Authorization: Bearer")
+        expect(given.partition(" ")[2] == self.secret, "the secret in the header is another one")
+        expect(self.secret not in str(request.rel_url), "the secret is in the address")
+
+    async def _do_refuse(self, step: Json) -> None:
+        attempt = await self._attempt(self._patience)
+        wanted = step["refuse"]
+        attempt.decided.set_result(web.Response(status=wanted["status"], headers=wanted.get("headers", {})))
+        self._ended_at = time.monotonic()
+
+    async def _do_first(self, step: Json) -> None:
+        assert self._first is not None
+        try:
+            async with asyncio.timeout(self._patience):
+                frame = await self._first
+        except TimeoutError:
+            raise ConformanceError(f"no frame within {self._patience:g} s") from None
+        self._match(frame, step["first"])
+
+    async def _do_expect(self, step: Json) -> None:
+        wanted = step["expect"]
+        try:
+            async with asyncio.timeout(self._patience):
+                while True:
+                    frame = await self._requests.get()
+                    if not self._differs(frame["type"], wanted["type"]):
+                        break
+                    if frame["type"] not in self._awaited():
+                        await self._answer(frame)
+        except TimeoutError:
+            raise ConformanceError(f"the client has sent no {wanted['type']} within {self._patience:g} s") from None
+        self._match(frame, wanted)
+        self._named[step["name"]] = frame
+
+    def _match(self, frame: Json, wanted: Json) -> None:
+        flaw = self._differs(frame, wanted)
+        expect(not flaw, f"{frame.get('type')}: {flaw}")
+
+    def _differs(self, found: Any, wanted: Any, where: str = "") -> str:
+        """How something differs from a pattern, "" when it does not. Objects may have more than is wanted."""
+        if isinstance(wanted, dict) and len(wanted) == 1 and next(iter(wanted)).startswith("$"):
+            (kind, value), *_ = wanted.items()
+            return self._pattern(kind, value, found, where)
+        if isinstance(wanted, dict):
+            if not isinstance(found, dict):
+                return f"{where or 'it'} is {found!r}"
+            pairs = ((name, found.get(name), item) for name, item in wanted.items())
+            flaws = (self._differs(item, pattern, f"{where}.{name}".lstrip(".")) for name, item, pattern in pairs)
+            return next((flaw for flaw in flaws if flaw), "")
+        return "" if found == wanted and type(found) is type(wanted) else f"{where} is {found!r} instead of {wanted!r}"
+
+    def _pattern(self, kind: str, value: Any, found: Any, where: str) -> str:
+        match kind:
+            case "$any" if value == "identifier":
+                good = isinstance(found, str) and _IDENTIFIER.fullmatch(found) is not None
+            case "$any":
+                good = isinstance(found, str) and bool(found)
+            case "$absent":
+                good = found is None
+            case "$contains":
+                good = isinstance(found, list) and value in found
+            case "$one":
+                good = found in value
+            case "$of":
+                return self._differs(found, self._filled({kind: value}), where)
+            case _:
+                good = False
+        return "" if good else f"{where} is {found!r}, which is not {kind} {value!r}"
+
+    def _filled(self, value: Any) -> Any:
+        """A frame with what was remembered in place of `$of`."""
+        if isinstance(value, dict) and value.keys() == {"$of"}:
+            name, *path = value["$of"]
+            found: Any = self._named[name]
+            for part in path:
+                found = found[part]
+            return found
+        if isinstance(value, dict):
+            return {name: self._filled(item) for name, item in value.items()}
+        return [self._filled(item) for item in value] if isinstance(value, list) else value
+
+    async def _do_send(self, step: Json) -> None:
+        await self._write(self._filled(step["send"]))
+
+    async def _do_cut(self, _: Json) -> None:
+        # What was sent is on its way; it is the line that breaks, not the server.
+        await asyncio.sleep(_POLL_SECONDS)
+        await self._drop()
+
+    async def _do_close(self, step: Json) -> None:
+        assert self._socket is not None
+        socket, self._socket = self._socket, None
+        await socket.close(code=step["close"])
+        self._ended_at = time.monotonic()
+
+    async def _do_tell(self, step: Json) -> None:
+        assert self.peer is not None
+        await self.peer.tell(self._filled(step["tell"]))
+
+    async def _do_digest(self, step: Json) -> None:
+        """Ask until it is shown: the client reads its lines and its socket as it likes."""
+        assert self.peer is not None
+        end = time.monotonic() + self._patience
+        while True:
+            await self.peer.tell({"do": "state"})
+            told = await self.peer.hear(self._patience)
+            if told.get("digest") == step["digest"]:
+                return
+            if time.monotonic() > end:
+                shown = f": {json.dumps(told['state'], ensure_ascii=False)}" if "state" in told else ""
+                wanted = json.dumps(step["state"], ensure_ascii=False)
+                raise ConformanceError(f"what is shown has the digest {told.get('digest')}{shown}\ninstead of {wanted}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _do_wait_ms(self, step: Json) -> None:
+        await asyncio.sleep(step["wait_ms"] / 1_000)
+
+    async def _do_silence_ms(self, step: Json) -> None:
+        """The client stays, and asks none of these."""
+        end = time.monotonic() + step["silence_ms"] / 1_000
+        while (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    frame = await self._requests.get()
+                    expect(frame["type"] not in step["of"], f"the client has sent {frame['type']}")
+        expect(self._attempts.empty(), "the client has connected anew")
+
+    async def _do_no_connect_ms(self, step: Json) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(step["no_connect_ms"] / 1_000):
+                await self._attempts.get()
+                raise ConformanceError("the client has come back by itself")
+
+    async def _do_unique(self, step: Json) -> None:
+        ids = [self._named[name]["id"] for name in step["unique"]]
+        expect(len(set(ids)) == len(ids), f"ids come twice: {ids}")
+
+    async def _do_mark(self, step: Json) -> None:
+        self._marks[step["mark"]] = time.monotonic()
+
+    async def _do_elapsed(self, step: Json) -> None:
+        passed = (time.monotonic() - self._marks[step["elapsed"]["since"]]) * 1_000
+        wanted = step["elapsed"]["at_least_ms"]
+        expect(passed >= wanted, f"only {passed:.0f} ms have passed, and it must be {wanted}")
+
+    async def _do_ping_within_ms(self, step: Json) -> None:
+        try:
+            async with asyncio.timeout(step["ping_within_ms"] / 1_000):
+                await self._pinged.wait()
+        except TimeoutError:
+            raise ConformanceError("there was no ping") from None
