@@ -143,6 +143,7 @@ class PlatformEntry:
     allowed_users_env: str = ""
     max_message_length: int = 0
     platform_hint: str = ""
+    setup_fn: Any = None
 
 
 class FakeApprovals:

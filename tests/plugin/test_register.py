@@ -117,6 +117,18 @@ def test_everything_that_is_needed_is_installed_here(options: dict[str, Any]) ->
     assert options["check_fn"]() is True
 
 
+def test_setting_up_takes_the_command_s_steps(
+    options: dict[str, Any], hermes: FakeHermes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-S1, R-A8: `hermes gateway setup` in the profile that it works for; on its terminal, so that it can ask."""
+    called: list[tuple[list[str], dict[str, Any]]] = []
+    monkeypatch.setattr(subprocess, "run", lambda words, **more: called.append((words, more)))
+    hermes.home = tmp_path / "profiles" / "work"
+    options["setup_fn"]()
+    words = [sys.executable, "-m", "pheby", "install", "--home", str(hermes.home), "--no-pip"]
+    assert called == [(words, {"check": False})]
+
+
 def test_a_missing_library_is_told_quietly(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "aiohttp" else name)
     assert options["check_fn"]() is False
