@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies test-extra clean
+.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies install-test test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
 	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
 	@echo "make proxies                  files and sockets beside nginx and through Caddy"
+	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make setup                    the development environment and both Hermes lines"
 
@@ -110,7 +111,11 @@ node:
 proxies: $(VENV)/.made
 	$(BIN)/python -m pytest tests/proxies
 
-test-extra: kotlin node proxies
+# In copies of the environments, beside them; pip may fetch what the wheel needs.
+install-test: hermes
+	$(BIN)/python -m pytest tests/installed
+
+test-extra: kotlin node proxies install-test
 
 clean:
 	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info

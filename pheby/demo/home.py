@@ -16,6 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from pheby.demo.errors import BrokenHomeError, DemoError, ForeignHomeError
+from pheby.install.package import SHIM
 
 Plugin = Literal["folder", "entry_point"]
 
@@ -23,8 +24,6 @@ MARKER = ".pheby-demo.json"
 # Another plugin in Pheby's place needs a name of its own: under Pheby's, the older line takes the installed Pheby.
 STAND_IN = "pheby-stand-in"
 _FORMAT = 1
-_SHIM = '"""Pheby as a folder plugin: the code is the installed package."""\n\nfrom pheby_hermes import register\n\n'
-_SHIM += '__all__ = ["register"]\n'
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def _place_plugin(plugins: Path, plugin: Plugin, source: Path | None) -> None:
     elif plugin == "folder":
         (plugins / "pheby").mkdir(parents=True)
         shutil.copyfile(_manifest(), plugins / "pheby" / "plugin.yaml")
-        (plugins / "pheby" / "__init__.py").write_text(_SHIM, encoding="utf-8")
+        (plugins / "pheby" / "__init__.py").write_text(SHIM, encoding="utf-8")
 
 
 def _manifest() -> Path:

@@ -1,0 +1,112 @@
+"""From a Hermes without Pheby to an exchange, and back, as an owner does it: a wheel, a few commands, real gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+
+from pheby import Client
+from pheby.demo.gateway import Gateway
+from pheby.demo.home import DemoHome
+from pheby.demo.lines import HermesEnvironment, open_environment
+from pheby_protocol.messages.message import MessageDelta
+from pheby_protocol.messages.run import RunEnded
+from tests.install.conftest import tree
+from tests.installed.conftest import Owner
+
+OURS = re.compile(r"plugins/pheby(/|$)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def secret_of(home: Path) -> str:
+    found = re.search(r"^PHEBY_SECRET=(.*)$", (home / ".env").read_text(), re.M)
+    assert found is not None
+    return found[1]
+
+
+async def exchange(port: int, secret: str) -> str:
+    """Say something; the answer as it was streamed."""
+    async with asyncio.timeout(60), Client(f"ws://127.0.0.1:{port}/v1/ws", secret) as client:
+        conversation = await client.create_conversation()
+        receipt = await client.send(conversation.conversation_id, "say hello")
+        streamed = 0
+        async for happening in client.happenings():
+            streamed += isinstance(happening, MessageDelta)
+            if isinstance(happening, RunEnded) and happening.run.run_id == receipt.run_id:
+                break
+        page = await client.history(conversation.conversation_id)
+    assert streamed > 0
+    return page.messages[-1].text
+
+
+def findings(owner: Owner) -> list[str]:
+    """What doctor finds, without what is well."""
+    said = json.loads(owner.pheby("doctor", "--json"))
+    return [finding["text"] for finding in said["findings"] if finding["severity"] != "ok"]
+
+
+async def in_thread(owner: Owner, *words: str, code: int = 0) -> str:
+    """A command while the gateway, whose end is watched here, runs on."""
+    return await asyncio.to_thread(owner.pheby, *words, code=code)
+
+
+async def test_from_nothing_to_an_exchange_and_back(owner: Owner, wheel: Path) -> None:
+    """R-S1, R-A1, R-A7, R-P1: two commands before the gateway's own, all well, and afterwards not a byte is left."""
+    home, port = owner.home, free_port()
+    before = tree(home)
+    owner.types("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[cli]")
+    owner.pheby("install", "--yes", "--streaming", "--port", str(port))
+    assert findings(owner) == []
+    # Before anything has run, there and back is nothing at all.
+    installed = tree(home)
+    owner.pheby("uninstall", "--yes")
+    assert tree(home) == before
+    owner.pheby("install", "--yes", "--streaming", "--port", str(port))
+    assert tree(home).keys() == installed.keys()
+
+    async with Gateway(owner.environment, DemoHome(home, secret_of(home), port)) as gateway:
+        await gateway.wait_ready(90)
+        assert await exchange(port, secret_of(home)) == "Hello! You asked me to say: hello"
+        status = json.loads(await in_thread(owner, "status", "--json"))
+        assert (status["listening"], status["gateway_running"], status["platform_state"]) == (True, True, "connected")
+        assert await asyncio.to_thread(findings, owner) == []
+        await in_thread(owner, "uninstall", "--yes", "--purge", code=1)
+    assert json.loads(owner.pheby("status", "--json"))["gateway_running"] is False
+
+    owner.pheby("uninstall", "--yes", "--purge")
+    after = tree(home)
+    assert {name: after.get(name) for name in before} == before
+    assert [name for name in after if OURS.match(name) or name.startswith("pheby")] == []
+
+
+async def test_by_the_package_alone(owner: Owner, wheel: Path) -> None:
+    """R-S1, R-A1: without a plugin folder; the package is put into Hermes's environment by the command itself."""
+    home, port = owner.home, free_port()
+    before = tree(home)
+    pheby = Owner(_here(owner), home)
+    python = ("--hermes-python", str(owner.environment.python))
+    pheby.pheby("install", "--yes", "--streaming", "--entry-point", "--port", str(port), "--wheel", str(wheel), *python)
+    async with Gateway(owner.environment, DemoHome(home, secret_of(home), port)) as gateway:
+        await gateway.wait_ready(90)
+        assert await exchange(port, secret_of(home)) == "Hello! You asked me to say: hello"
+        # The Python of Hermes is in the record by now.
+        assert await asyncio.to_thread(findings, pheby) == []
+    pheby.pheby("uninstall", "--yes", "--purge", "--with-package")
+    after = tree(home)
+    assert {name: after.get(name) for name in before} == before
+    assert [name for name in after if OURS.match(name) or name.startswith("pheby")] == []
+    assert not (owner.environment.folder / "bin" / "pheby").exists()
+
+
+def _here(owner: Owner) -> HermesEnvironment:
+    """The environment that the tests run in: an owner's pipx, so to say."""
+    return open_environment(owner.environment.line, Path(sys.prefix))
