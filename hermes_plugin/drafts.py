@@ -114,7 +114,8 @@ _PLAIN_PATH = re.compile(_PATH_START + r"""[^\s"'`<>|]*?\.[A-Za-z0-9]{1,10}""" +
 _SPACED_PATH = re.compile(_PATH_START + r"""[^\n"'`<>|]*?\.(?i:""" + _FILE_TYPES + ")" + _PATH_END)
 _BARE_PATH = re.compile(_PATH_START + r"""[^\s"'`<>|,;()\[\]{}]*""")
 
-_PARTIAL_MEDIA = re.compile(r"(?<![A-Za-z0-9*_])[*_]{0,3}(?:M(?:E(?:D(?:IA?)?)?)?)?\Z")
+# More than three are no emphasis, and the tag stands behind them.
+_PARTIAL_MEDIA = re.compile(r"(?:(?<![A-Za-z0-9*_])[*_]{0,3}|(?<=[*_]{4}))(?:M(?:E(?:D(?:IA?)?)?)?)?\Z")
 _PARTIAL_TAG = re.compile(r"<([^<>]{0,200})\Z")
 _PARTIAL_NAME = re.compile(rf"/?(?:{_NAMES})(?:[\s/][^<>]*)?\Z", re.IGNORECASE)
 

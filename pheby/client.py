@@ -445,7 +445,7 @@ class Client:
 
 def _retry_after(failure: aiohttp.WSServerHandshakeError) -> float:
     """The seconds that a server which takes nobody now asks to wait for."""
-    given = (failure.headers or {}).get("Retry-After", "") if failure.status in (429, 503) else ""
+    given = failure.headers.get("Retry-After", "") if failure.headers and failure.status in (429, 503) else ""
     return min(float(given), LONGEST_ANNOUNCED) if given.isascii() and given.isdigit() else 0.0
 
 

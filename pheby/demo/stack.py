@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -23,6 +24,8 @@ from pheby.demo.lines import LINES, HermesEnvironment, Progress, ensure
 from pheby.demo.model import MODELS, ScriptedModel
 
 READY_TIMEOUT = 90.0
+_NEVER_GIVEN = range(20_000, 32_000)
+"""Ports below those that systems give to connections: a gateway that is started again must find its own free."""
 
 
 class DemoStack:
@@ -167,11 +170,12 @@ class DemoStack:
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on 127.0.0.1 that nothing listens on at this moment, and that no outgoing connection is given later."""
+    for port in random.sample(_NEVER_GIVEN, len(_NEVER_GIVEN)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def _temporary_folder(exits: contextlib.AsyncExitStack) -> Path:

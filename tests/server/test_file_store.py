@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -389,8 +390,10 @@ def _pipe(rig: Rig, copy: Path) -> None:
 
 def _bind(rig: Rig, copy: Path) -> None:
     copy.unlink()
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(os.path.relpath(copy))
+    # An address must be short.
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"{short}/s")
+        Path(short, "s").rename(copy)
 
 
 def _longer(rig: Rig, copy: Path) -> None:

@@ -477,7 +477,8 @@ async def test_the_port_is_free_and_everybody_gone_whatever_they_do(tmp_path: Pa
             raw.hello(f"d{number}")
             await raw.until_text("sync.completed")
         others[0].writer.transport.pause_reading()  # type: ignore[attr-defined]
-        next(iter(rig.server._sessions))._outbox.put("x" * 20_000_000)
+        frozen = next(session for session in rig.server._sessions if session.device_id == "d0")
+        frozen._outbox.put("x" * 20_000_000)
         others[1].writer.write(bytes([0x81, 0xFE]) + struct.pack(">H", 60_000) + b"\0\0\0\0")
         slow = [await connected(rig) for _ in range(2)]
         slow[0][1].write(HEAD.encode())
