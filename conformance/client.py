@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fnmatch
+import hashlib
 import json
 import re
 import secrets
@@ -22,10 +23,14 @@ import aiohttp
 import attrs
 from aiohttp import web
 
+from pheby_protocol.codec import DecodeError, decode
+from pheby_protocol.messages._base import Request
+
 from .check import ConformanceError, expect
 from .process import Peer
 from .report import Report, Result, Verdict
 from .rules import rules
+from .scenarios import FILE
 
 Json = dict[str, Any]
 Start = Callable[[str, Mapping[str, str]], AbstractAsyncContextManager[Peer]]
@@ -122,6 +127,8 @@ class Stage:
         self._marks: dict[str, float] = {}
         self._ended_at = time.monotonic()
         self._pinged = asyncio.Event()
+        self._files: asyncio.Queue[tuple[web.Request, asyncio.Future[web.StreamResponse]]] = asyncio.Queue()
+        self._texts: list[str] = []
         self._doors: list[asyncio.Future[web.StreamResponse]] = []
         self._over = False
 
@@ -130,6 +137,7 @@ class Stage:
         """Listen on a port; the address for clients."""
         application = web.Application()
         application.router.add_get("/v1/ws", self._arrives)
+        application.router.add_get("/v1/attachments/att_1", self._file_wanted)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
@@ -155,6 +163,14 @@ class Stage:
             await self._read(response)
         return response
 
+    async def _file_wanted(self, request: web.Request) -> web.StreamResponse:
+        if self._over:
+            return web.Response(status=503)
+        decided: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
+        self._doors.append(decided)
+        self._files.put_nowait((request, decided))
+        return await decided
+
     async def _read(self, socket: web.WebSocketResponse) -> None:
         async for message in socket:
             if message.type is aiohttp.WSMsgType.PING:
@@ -164,6 +180,7 @@ class Stage:
                 await self._receive(message.data)
 
     async def _receive(self, text: str) -> None:
+        self._texts.append(text)
         frame = json.loads(text)
         if self._first is not None and not self._first.done():
             self._first.set_result(frame)
@@ -317,6 +334,57 @@ class Stage:
 
     async def _do_send(self, step: Json) -> None:
         await self._write(self._filled(step["send"]))
+
+    async def _do_offer(self, step: Json) -> None:
+        """Send a frame where there is still somebody: a client may have left for the one before."""
+        with contextlib.suppress(ConformanceError, ConnectionError):
+            await self._write(step["offer"])
+
+    async def _do_frames(self, step: Json) -> None:
+        for text in self._texts:
+            if step["frames"] == "decodable":
+                self._check_frame(text)
+            else:
+                expect(not re.search(r":\s*null\b", text), f"a field is null: {text[:200]}")
+                escaped = [
+                    found for found in re.findall(r"\\u([0-9a-fA-F]{4})", text) if chr(int(found, 16)).isprintable()
+                ]
+                expect(not escaped, f"printable text is escaped: {escaped}")
+
+    def _check_frame(self, text: str) -> None:
+        try:
+            message = decode(text)
+        except DecodeError as flaw:
+            raise ConformanceError(f"a frame is not valid: {flaw}") from None
+        expect(isinstance(message, Request), f"{message.type} is no request")
+
+    async def _do_file(self, step: Json) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                request, decided = await self._files.get()
+        except TimeoutError:
+            raise ConformanceError(f"the client has not asked for the file within {self._patience:g} s") from None
+        wanted = step["file"]
+        if wanted.get("secret"):
+            self._check_secret(request)
+        flaw = self._differs(dict(request.headers), wanted.get("headers", {}))
+        expect(not flaw, flaw)
+        decided.set_result(await self._send_file(request, wanted.get("from", 0), wanted.get("cut_after")))
+
+    async def _send_file(self, request: web.Request, start: int, cut_after: int | None) -> web.StreamResponse:
+        etag = f'"{hashlib.sha256(FILE).hexdigest()}"'
+        headers = {"ETag": etag, "Content-Length": str(len(FILE) - start), "Content-Type": "text/plain"}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(FILE) - 1}/{len(FILE)}"
+        response = web.StreamResponse(status=206 if start else 200, headers=headers)
+        await response.prepare(request)
+        await response.write(FILE[start:cut_after])
+        if cut_after is not None:
+            # What was written has left; then the line breaks.
+            await asyncio.sleep(_POLL_SECONDS)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
 
     async def _do_cut(self, _: Json) -> None:
         # What was sent is on its way; it is the line that breaks, not the server.

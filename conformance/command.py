@@ -10,21 +10,14 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .report import Report, as_json, as_junit, lines, read_expected, with_expected
+from .rules import requirements
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
     Parser = argparse.ArgumentParser
-
-
-class Described(Protocol):
-    """What `list` prints of a check."""
-
-    id: str
-    title: str
-    rules: tuple[str, ...]
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -119,6 +112,11 @@ def _add_list(actions: Subparsers) -> None:
     listed = actions.add_parser("list", help="list the checks, or the rules that they hold")
     listed.add_argument("--rules", action="store_true", help="each rule with the checks that hold it")
     listed.set_defaults(run=_list)
+    archive = actions.add_parser(
+        "archive", help="write everything that a runner in another language needs into one file"
+    )
+    archive.add_argument("file", type=Path, metavar="FILE.zip")
+    archive.set_defaults(run=_archive)
 
 
 def _server(args: argparse.Namespace) -> int:
@@ -192,10 +190,38 @@ def finish(report: Report, args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
+    _print(_rules() if args.rules else _checks())
+    return 0
+
+
+def _checks() -> Iterable[str]:
     from .check import CHECKS
+    from .client import level_of as level_of_scenario
+    from .client import stored_scenarios
+    from .codec import vectors
     from .server import level_of
 
-    _print(f"server {check.id} [{level_of(check)} {', '.join(check.rules)}] {check.title}" for check in CHECKS.values())
+    for check in CHECKS.values():
+        yield f"server {check.id} [{level_of(check)} {', '.join(check.rules)}] {check.title}"
+    for found in stored_scenarios():
+        yield f"client {found['id']} [{level_of_scenario(found)} {', '.join(found['rules'])}] {found['title']}"
+    yield f"codec  {len(vectors())} vectors"
+
+
+def _rules() -> Iterable[str]:
+    for row in requirements():
+        held = [name for names in row["checks"].values() for name in names]
+        yield f"{row['id']} {row['level']} ({row['side']}): {row['text']}"
+        if held:
+            yield f"    held by {', '.join(held)}"
+        for side, reason in row.get("not_checked", {}).items():
+            yield f"    not held for a {side}: {reason}"
+
+
+def _archive(args: argparse.Namespace) -> int:
+    from .bundle import write_archive
+
+    print(f"{write_archive(args.file)} files in {args.file}")
     return 0
 
 

@@ -6,6 +6,7 @@ write a digest.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +20,11 @@ Json = dict[str, Any]
 _NOW: Final = 1_796_050_000_000
 _ANY: Final = {"$any": "identifier"}
 _SILENCE: Final = 700
+_TEXT: Final = 'Größe 漢字 😀 \u200d "quoted"\n'
 _EPOCH: Final = "e_1"
+
+FILE: Final = b"0123456789" * 100
+"""The file of the scenarios."""
 
 _WRITERS: dict[str, tuple[tuple[str, ...], Callable[[_Script], None]]] = {}
 
@@ -302,6 +307,24 @@ def _ids(script: _Script) -> None:
     script.step(unique=["hello", "asked_0", "asked_1", "asked_2"])
 
 
+@_scenario("connect/frames", "P-FRAME-1", "P-FRAME-8", "P-FRAME-9")
+def _frames(script: _Script) -> None:
+    """What the client sends is one request of the protocol a frame, with every field as it must be."""
+    script.in_step(conversations=[_conversation()])
+    script.step(tell={"do": "send", "conversation_id": "conv_1", "text": _TEXT})
+    script.expect("message.send", text=_TEXT)
+    script.step(frames="decodable")
+
+
+@_scenario("connect/plain-frames", "P-FRAME-10")
+def _plain_frames(script: _Script) -> None:
+    """Absent fields are left out, and printable text is not escaped."""
+    script.in_step(conversations=[_conversation()])
+    script.step(tell={"do": "send", "conversation_id": "conv_1", "text": _TEXT})
+    script.expect("message.send", text=_TEXT)
+    script.step(frames="plain")
+
+
 # What is shown
 
 
@@ -415,6 +438,18 @@ def _unknown_values(script: _Script) -> None:
     script.log("run.started", run=_run("pondering", origin="telepathy"))
     script.log("message.created", message=_message("msg_1", 1024, role="oracle", status="foretold", text="soon"))
     script.shows()
+
+
+@_scenario("state/undecodable", "P-FRAME-9", "P-FRAME-8")
+def _undecodable(script: _Script) -> None:
+    """A known type with a field of another type has no effect, not even on the cursor."""
+    script.in_step(conversations=[_conversation(title="good")])
+    script.shows()
+    for wrong in ({"seq": "1"}, {"seq": 1.5}, {"time": None}):
+        event = script.event("conversation.updated", seq=1, conversation=_conversation(title="bad"))
+        script.step(offer=event | wrong)
+        script.step(wait_ms=100)
+        script.shows()
 
 
 @_scenario("state/identifiers", "P-FRAME-11")
@@ -754,6 +789,53 @@ def _answer(script: _Script) -> None:
     answer: Json = {"choice_ids": ["c1", "c2"], "text": "and blue"}
     script.step(tell={"do": "answer", "clarification_id": "clar_1", **answer})
     script.expect("clarification.respond", clarification_id="clar_1", **answer)
+
+
+# Files
+
+
+def _file(script: _Script) -> None:
+    script.begun()
+    attachment = {
+        "attachment_id": "att_1",
+        "conversation_id": "conv_1",
+        "message_id": "msg_2",
+        "file_name": "report.txt",
+        "media_type": "text/plain",
+        "size": len(FILE),
+        "sha256": hashlib.sha256(FILE).hexdigest(),
+        "inline_image": False,
+        "status": "available",
+        "created_at": _NOW,
+        "expires_at": _NOW + 604_800_000,
+        "path": "v1/attachments/att_1",
+    }
+    script.log("attachment.created", attachment=attachment)
+    script.shows()
+    script.step(tell={"do": "download", "attachment_id": "att_1"})
+
+
+@_scenario("files/secret", "P-ATT-1")
+def _file_secret(script: _Script) -> None:
+    """A file is asked for with the secret in the header."""
+    _file(script)
+    script.step(file={"secret": True})
+
+
+@_scenario("files/not-compressed", "P-ATT-9")
+def _file_identity(script: _Script) -> None:
+    """A file is asked for as it is."""
+    _file(script)
+    script.step(file={"headers": {"Accept-Encoding": "identity"}})
+
+
+@_scenario("files/resume", "P-ATT-8")
+def _file_resume(script: _Script) -> None:
+    """A broken download is resumed where it broke, if it is still that file."""
+    _file(script)
+    script.step(file={"cut_after": 400})
+    etag = f'"{hashlib.sha256(FILE).hexdigest()}"'
+    script.step(file={"headers": {"Range": "bytes=400-", "If-Range": etag}, "from": 400})
 
 
 # The end of a connection

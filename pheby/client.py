@@ -445,7 +445,9 @@ class Client:
 
 def _retry_after(failure: aiohttp.WSServerHandshakeError) -> float:
     """The seconds that a server which takes nobody now asks to wait for."""
-    given = failure.headers.get("Retry-After", "") if failure.headers and failure.status in (429, 503) else ""
+    if failure.headers is None or failure.status not in (429, 503):
+        return 0.0
+    given = failure.headers.get("Retry-After", "")
     return min(float(given), LONGEST_ANNOUNCED) if given.isascii() and given.isdigit() else 0.0
 
 

@@ -25,10 +25,17 @@ def add_parser(subparsers: Subparsers) -> None:
     check.set_defaults(run=_check)
 
 
-def _export(args: argparse.Namespace) -> int:
+def _files(folder: Path) -> dict[str, str]:
+    from pheby_conformance.bundle import generated
+
     from pheby_protocol.export.files import generated_files
 
     files = generated_files()
+    return files | generated(folder, files)
+
+
+def _export(args: argparse.Namespace) -> int:
+    files = _files(args.folder)
     for stale in _stale(args.folder, files):
         (args.folder / stale).unlink()
     for name, text in files.items():
@@ -41,9 +48,13 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from pheby_protocol.export.files import generated_files
+    from pheby_conformance.bundle import broken_promises
 
-    files = generated_files()
+    promises = broken_promises(args.folder)
+    if promises:
+        print("\n".join(f"frozen, and changed: {name}" for name in promises), file=sys.stderr)
+        return 1
+    files = _files(args.folder)
     wrong = [f"stale: {name}" for name in _stale(args.folder, files)]
     for name, text in files.items():
         path = args.folder / name
@@ -60,11 +71,13 @@ def _check(args: argparse.Namespace) -> int:
 
 def _stale(folder: Path, files: dict[str, str]) -> list[str]:
     """Files in folders of generated files that are not generated any more."""
+    from pheby_conformance import bundle
+
     from pheby_protocol.export.files import GENERATED_FOLDERS
 
     found = [
         path.relative_to(folder).as_posix()
-        for generated in GENERATED_FOLDERS
+        for generated in (*GENERATED_FOLDERS, *bundle.GENERATED_FOLDERS)
         for path in (folder / generated).rglob("*")
         if path.is_file()
     ]

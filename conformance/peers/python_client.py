@@ -12,7 +12,9 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from pheby import AuthenticationError, Client
@@ -87,6 +89,9 @@ class ShowingClient(Client):
     def obey(self, command: dict[str, Any]) -> None:
         """Do what the owner would do."""
         what = command.pop("do")
+        if what == "download":
+            self.start("download", self._download(command["attachment_id"]))
+            return
         work: dict[str, Callable[..., Awaitable[object]]] = {
             "send": self.send,
             "cancel": self.cancel,
@@ -94,6 +99,10 @@ class ShowingClient(Client):
             "answer": self.answer,
         }
         self.start(f"{what} {command}", work[what](**command))
+
+    async def _download(self, name: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            await self.download(self.state.attachments[name], Path(folder) / "file")
 
     def told(self) -> dict[str, Any]:
         """The answer to `state`."""

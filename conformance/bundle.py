@@ -1,0 +1,124 @@
+"""What the suite consists of besides its runners: data, frozen for each version of the protocol, and its archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from . import checks as checks  # registers them
+from .check import CHECKS
+from .rules import NOT_CHECKED, Rule, read_pages, rules
+from .scenarios import scenario_files, scenarios
+
+FOLDER: Final = "conformance"
+REQUIREMENTS: Final = f"{FOLDER}/requirements/v1.json"
+MANIFEST: Final = f"{FOLDER}/manifest.json"
+SCENARIOS: Final = f"{FOLDER}/transcripts/client"
+GENERATED_FOLDERS: Final = (SCENARIOS,)
+SUITE: Final = "1"
+_DATA: Final = ("requirements", "transcripts", "vectors")
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in the archive, so that equal content is an equal archive."""
+
+
+def generated(folder: Path, files: dict[str, str]) -> dict[str, str]:
+    """The suite's generated files for a checkout, by path. `files` are those that the protocol generates."""
+    own = {f"{SCENARIOS}/{name}": text for name, text in scenario_files().items()}
+    own[REQUIREMENTS] = _requirements(read_pages(folder) or list(rules().values()))
+    data = _data_files(folder) | {name: text for name, text in {**files, **own}.items() if _is_data(name)}
+    own[MANIFEST] = _json(_manifest(data, _frozen(folder)))
+    return own
+
+
+def broken_promises(folder: Path) -> list[str]:
+    """Files of a frozen version that are no longer what they were."""
+    found = []
+    for version, row in _frozen(folder).items():
+        for name, checksum in row["files"].items():
+            file = folder / FOLDER / name
+            if not file.is_file() or _checksum(file.read_text(encoding="utf-8")) != checksum:
+                found.append(f"{FOLDER}/{name} (version {version})")
+    return found
+
+
+def _requirements(found: list[Rule]) -> str:
+    """The rules, each with what holds it."""
+    held: dict[str, dict[str, list[str]]] = {rule.id: {"server": [], "client": []} for rule in found}
+    for check in CHECKS.values():
+        for name in check.rules:
+            held[name]["server"].append(check.id)
+    for scenario in scenarios().values():
+        for name in scenario["rules"]:
+            held[name]["client"].append(scenario["id"])
+    rows = []
+    for rule in found:
+        reasons = {side: reason[rule.id] for side, reason in NOT_CHECKED.items() if rule.id in reason}
+        checked = {side: names for side, names in held[rule.id].items() if names}
+        rows.append(attrs.asdict(rule) | {"checks": checked} | ({"not_checked": reasons} if reasons else {}))
+    return _json({"protocol_version": 1, "requirements": rows})
+
+
+def _is_data(name: str) -> bool:
+    return name.endswith(".json") and any(name.startswith(f"{FOLDER}/{part}/") for part in _DATA)
+
+
+def _data_files(folder: Path) -> dict[str, str]:
+    """What is written by hand or was seen on gateways: it is only counted here."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for part in _DATA
+        for path in sorted((folder / FOLDER / part).rglob("*.json"))
+        if not path.is_relative_to(folder / SCENARIOS)
+    }
+
+
+def _frozen(folder: Path) -> dict[str, Any]:
+    """The versions of the stored manifest that may not change any more."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return {}
+    versions: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")).get("versions", {})
+    return {name: row for name, row in versions.items() if row.get("status") == "frozen"}
+
+
+def _manifest(data: dict[str, str], frozen: dict[str, Any]) -> dict[str, Any]:
+    files = {name.removeprefix(f"{FOLDER}/"): _checksum(text) for name, text in sorted(data.items())}
+    row = {"status": "draft", "checks": len(CHECKS), "scenarios": len(scenarios()), "files": files}
+    return {"suite": SUITE, "versions": {"1": row} | frozen}
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_archive(file: Path) -> int:
+    """Write everything that a runner in another language needs into one zip file; how many files it has."""
+    root = resources.files(__package__)
+    named = [("README.md", root / "README.md"), ("manifest.json", root / "manifest.json")]
+    named += [found for part in _DATA for found in _walk(root / part, part)]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, item in sorted(named, key=lambda pair: pair[0]):
+            info = zipfile.ZipInfo(f"pheby-conformance/{name}", _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, item.read_bytes())
+    return len(named)
+
+
+def _walk(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _walk(item, f"{name}/{item.name}")
+        elif item.name.endswith((".json", ".md")):
+            yield f"{name}/{item.name}", item
