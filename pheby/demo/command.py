@@ -8,12 +8,12 @@ import json
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pheby.demo.errors import DemoError
 from pheby.demo.lines import LINES, ensure
-from pheby.demo.stack import DemoStack
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -65,12 +65,18 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo; the exit code. Nothing is left running, and a known failure is one plain sentence."""
     try:
+        if not args.simulated:
+            # Before minutes of work: what it needs may be missing.
+            import_module("pheby.demo.stack")
         # Before the loop runs, so that a signal ends the installation in the ordinary way.
         if not args.simulated:
             ensure(LINES[args.hermes], _progress)
         return asyncio.run(_run(args))
     except DemoError as error:
         _progress(str(error))
+        return 1
+    except ImportError as missing:
+        _progress(f"The demo needs {missing.name}: {sys.executable} -m pip install 'pheby[cli]'")
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 0 if args.serve else _INTERRUPTED
@@ -99,6 +105,8 @@ def _stack(args: argparse.Namespace) -> AbstractAsyncContextManager[Running]:
         from pheby.demo.simulated import SimulatedStack
 
         return SimulatedStack(port=args.port)
+    from pheby.demo.stack import DemoStack
+
     return DemoStack(
         args.hermes,
         model_url=args.model_url,

@@ -91,7 +91,7 @@ def _refused(run: Command, args: argparse.Namespace) -> int:
     try:
         return run(args)
     except ImportError:
-        print("pheby: this needs PyYAML: pip install 'pheby[cli]'", file=sys.stderr)
+        print(f"pheby: this needs PyYAML: {sys.executable} -m pip install 'pheby[cli]'", file=sys.stderr)
     except InstallError as failure:
         print(f"pheby: {failure}", file=sys.stderr)
     except KeyboardInterrupt:

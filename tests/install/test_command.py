@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -151,15 +152,24 @@ def test_without_the_library_for_the_picture_there_is_text(
     assert "pheby[cli]" in pairing.pairing(home).as_text()
 
 
-def test_without_yaml_it_says_what_is_missing(
-    pheby: Pheby, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """R-S1: the package alone brings no YAML."""
-    for name in [name for name in sys.modules if name.startswith("pheby.install.") and not name.endswith(".command")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    assert pheby("install", "--yes") == 1
-    assert "pheby[cli]" in capsys.readouterr().err
+BARE = """
+import sys
+for name in ("yaml", "segno", "prompt_toolkit"):
+    sys.modules[name] = None
+from pheby.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", [["install", "--yes"], ["doctor"], ["demo", "--say", "hello"]])
+def test_without_the_extra_it_says_what_is_missing(words: list[str], home: Path) -> None:
+    """R-S1: the package alone brings no YAML; the plugin runs all the same, and the command is no traceback."""
+    bare = [sys.executable, "-c", BARE, *words, "--home", str(home)]
+    done = subprocess.run(bare, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+    assert f"{sys.executable} -m pip install 'pheby[cli]'" in done.stderr
+    assert [path.name for path in home.iterdir()] == ["config.yaml"]
 
 
 def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pheby.demo.lines import LINES, HermesEnvironment, environment_folder, open_
 from pheby.demo.model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("pheby", "pheby_protocol", "pheby_server", "hermes_plugin", "pyproject.toml", "README.md", "LICENSE")
+NO_SOURCES = (".*", "__pycache__", "build", "*.egg-info", "node_modules", "target")
 
 CONFIG = """\
 # My Hermes.  Written by hand; do not tidy up!
@@ -54,13 +54,10 @@ ENVIRONMENT = "# keys\nOPENAI_API_KEY='sk-mine'   # quoted\nexport EDITOR=vi"
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pheby as it is given to owners."""
-    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copyfile(source, copy / name)
+    folder = tmp_path_factory.mktemp("wheel")
+    copy, out = folder / "source", folder / "out"
+    # Else pip would leave what it builds in the checkout.
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NO_SOURCES))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
     subprocess.run([*pip, "--wheel-dir", str(out), str(copy)], check=True, timeout=300)
     (made,) = out.glob("pheby-*.whl")
