@@ -68,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.simulated:
             # Before minutes of work: what it needs may be missing.
             import_module("pheby.demo.stack")
-        # Before the loop runs, so that a signal ends the installation in the ordinary way.
-        if not args.simulated:
+            # Before the loop runs, so that a signal ends the installation in the ordinary way.
             ensure(LINES[args.hermes], _progress)
         return asyncio.run(_run(args))
     except DemoError as error:

@@ -13,6 +13,7 @@ from .errors import InstallError
 
 if TYPE_CHECKING:
     from .doctor import Finding
+    from .steps import Plan, Wishes
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -122,41 +123,45 @@ def _python(args: argparse.Namespace, home: Path) -> Path:
     return find_python(args.hermes_python, marker.hermes_python if marker is not None else None, home)
 
 
-def _package_python(args: argparse.Namespace, home: Path) -> Path | None:
-    """Where pip has to work; None where it has not."""
+def _wishes(args: argparse.Namespace, home: Path, *, streaming: bool = False) -> Wishes:
     from .package import runs_here
+    from .steps import Wishes
 
-    if args.no_pip:
-        return None
-    python = _python(args, home)
+    try:
+        python = _python(args, home)
+    except InstallError:
+        if not args.no_pip:
+            raise
+        python = None
     # Whoever runs the command with Hermes's own Python has the package there.
-    return None if runs_here(python) and args.wheel is None else python
+    there = python is not None and runs_here(python) and args.wheel is None
+    return Wishes(
+        port=getattr(args, "port", None),
+        streaming=streaming,
+        entry_point=getattr(args, "entry_point", False),
+        python=python,
+        pip=not args.no_pip and not there,
+        wheel=args.wheel,
+        confirm_modified=args.confirm_modified,
+    )
 
 
 def _install(args: argparse.Namespace) -> int:
     from .output import agreed, interactive
-    from .steps import Wishes, plan_install, streams
+    from .steps import plan_install, streams
 
     home = _home(args)
     streaming = args.streaming
     if not (streaming or args.no_streaming or args.yes or args.json or args.dry_run or streams(home)) and interactive():
         streaming = agreed(_STREAMING)
-    wishes = Wishes(
-        port=args.port,
-        streaming=streaming,
-        entry_point=args.entry_point,
-        python=_package_python(args, home),
-        wheel=args.wheel,
-        confirm_modified=args.confirm_modified,
-    )
-    return _offered(args, plan_install(home, wishes))
+    return _offered(args, plan_install(home, _wishes(args, home, streaming=streaming)))
 
 
 def _update(args: argparse.Namespace) -> int:
     from .steps import plan_update
 
     home = _home(args)
-    return _offered(args, plan_update(home, _package_python(args, home), args.wheel, args.confirm_modified))
+    return _offered(args, plan_update(home, _wishes(args, home)))
 
 
 def _uninstall(args: argparse.Namespace) -> int:
@@ -177,11 +182,9 @@ def _rotate(args: argparse.Namespace) -> int:
     return _offered(args, plan_rotation(_home(args), args.keep_previous))
 
 
-def _offered(args: argparse.Namespace, plan: object) -> int:
+def _offered(args: argparse.Namespace, plan: Plan) -> int:
     from .output import offer
-    from .steps import Plan
 
-    assert isinstance(plan, Plan)
     return 0 if offer(plan, dry_run=args.dry_run, yes=args.yes, as_json=args.json) else 1
 
 

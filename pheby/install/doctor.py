@@ -22,6 +22,7 @@ from .errors import InstallError
 from .files import read_text
 from .marker import FOLDER, read_marker
 from .status import Status, look
+from .steps import streams
 from .target import find_python
 
 Severity = Literal["ok", "warning", "error"]
@@ -211,6 +212,14 @@ def _mend(scene: Scene, problem: str) -> str:
     return scene.command("install" if "is not set" in problem else "secret rotate")
 
 
+def streaming(scene: Scene) -> Iterator[Finding]:
+    """Whether answers come while they are written. Either way is the owner's choice."""
+    if streams(scene.home):
+        yield Finding("streaming", "ok", "Answers are shown while they are written.")
+    elif scene.probe is not None and _numbers(scene.probe["hermes"])[:2] >= NEWEST_HERMES:
+        yield Finding("streaming", "ok", "Answers arrive whole.", scene.command("install --streaming"))
+
+
 def port(scene: Scene) -> Iterator[Finding]:
     """The port is free for the gateway, or it is its Pheby that has it."""
     status = scene.status
@@ -347,6 +356,7 @@ CHECKS: Final[tuple[Callable[[Scene], Iterator[Finding]], ...]] = (
     versions,
     plugin,
     settings,
+    streaming,
     port,
     proxy,
     clock,

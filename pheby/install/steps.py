@@ -65,13 +65,15 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class Wishes:
-    """What `pheby install` was asked for."""
+    """What `pheby install` or `pheby update` was asked for."""
 
     port: int | None = None
     streaming: bool = False
     entry_point: bool = False
     python: Path | None = None
-    """Where to install the package; None: nowhere."""
+    """What runs Hermes, if that is known."""
+    pip: bool = False
+    """Whether the package has to be installed there."""
     wheel: Path | None = None
     confirm_modified: bool = False
 
@@ -94,11 +96,8 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
     files = {} if wishes.entry_point else {_MANIFEST: package.manifest(), _SHIM: package.SHIM}
     _refuse_modified(home, old, files, wishes.confirm_modified)
     to_place = {name: text for name, text in files.items() if read_text(home / name) != text}
-    python = str(wishes.python) if wishes.python else None
-    marker = _grown(home, old, files, python)
-    steps: list[Step] = []
-    if wishes.python is not None:
-        steps.append(_package_step(wishes.python, wishes.wheel))
+    marker = _grown(home, old, files, wishes)
+    steps = _package_steps(wishes)
     if changes:
         marker = attrs.evolve(
             marker, config=(*marker.config, ConfigEdit(digest(config_text), digest(new_text), tuple(changes)))
@@ -182,7 +181,7 @@ def _told(name: str, value: str) -> str:
     return value if name == "PHEBY_ALLOWED_USERS" else "(a new secret)"
 
 
-def _grown(home: Path, old: Marker | None, files: dict[str, str], python: str | None) -> Marker:
+def _grown(home: Path, old: Marker | None, files: dict[str, str], wishes: Wishes) -> Marker:
     """The record with these files, and with the folders that will be made."""
     folders = [FOLDER, *list(FOLDER.parents)[:-1]]
     made = tuple(str(folder) for folder in folders if not (home / folder).exists())
@@ -190,7 +189,7 @@ def _grown(home: Path, old: Marker | None, files: dict[str, str], python: str | 
     return attrs.evolve(
         before,
         version=package.version(),
-        hermes_python=python or before.hermes_python,
+        hermes_python=str(wishes.python) if wishes.python else before.hermes_python,
         files=before.files | {name: digest(text) for name, text in files.items()},
         made=before.made or made,
     )
@@ -217,9 +216,12 @@ def _refuse_modified(home: Path, old: Marker | None, files: dict[str, str], conf
         raise ModifiedError(sorted(modified))
 
 
-def _package_step(python: Path, wheel: Path | None) -> Step:
-    wanted = package.requirement(wheel)
-    return Step(f"install {wanted} into Hermes's environment ({python})", lambda: package.install(python, wanted))
+def _package_steps(wishes: Wishes) -> list[Step]:
+    python = wishes.python
+    if python is None or not wishes.pip:
+        return []
+    wanted = package.requirement(wishes.wheel)
+    return [Step(f"install {wanted} into Hermes's environment ({python})", lambda: package.install(python, wanted))]
 
 
 def _config_step(home: Path, before: str, after: str, changes: Sequence[Change], sign: str) -> Step:
@@ -259,14 +261,14 @@ def _install_notes(text: str, wishes: Wishes) -> tuple[str, ...]:
 # Update
 
 
-def plan_update(home: Path, python: Path | None, wheel: Path | None, confirm_modified: bool) -> Plan:
+def plan_update(home: Path, wishes: Wishes) -> Plan:
     """Bring what Pheby placed to this version. Raises InstallError where it was not put in by `pheby install`."""
     old = _installed(home)
     now = {_MANIFEST: package.manifest(), _SHIM: package.SHIM}
     files = {name: text for name, text in now.items() if name in old.files}
-    _refuse_modified(home, old, files, confirm_modified)
-    marker = _grown(home, old, files, str(python) if python else None)
-    steps = [_package_step(python, wheel)] if python is not None else []
+    _refuse_modified(home, old, files, wishes.confirm_modified)
+    marker = _grown(home, old, files, wishes)
+    steps = _package_steps(wishes)
     if marker != old:
         steps.append(Step(f"note down what is done, in {FILE}", lambda: _record(home, marker)))
     steps += [

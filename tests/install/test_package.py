@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pheby import cli
 from pheby.demo.lines import checkout
 from pheby.install import package
 from pheby.install.errors import InstallError
+from pheby.install.marker import read_marker
 from tests.install.conftest import Pheby
 
 
@@ -106,6 +108,15 @@ def test_the_package_comes_before_all_else(wheel: Path, home: Path, tmp_path: Pa
     failing, _ = python(tmp_path / "failing", code=1)
     assert pheby(*words[:-1], str(failing)) == 1
     assert [path.name for path in home.iterdir()] == ["config.yaml"]
+
+
+def test_in_hermes_s_own_environment_there_is_nothing_to_install(home: Path, pheby: Pheby) -> None:
+    """R-S1: the command came with the package; which Python that is, is noted all the same."""
+    words = ["--yes", "--hermes-python", sys.executable, "--home", str(home)]
+    assert cli.main(["install", *words]) == 0
+    marker = read_marker(home)
+    assert marker is not None
+    assert marker.hermes_python == sys.executable
 
 
 PROBE = """
