@@ -9,12 +9,12 @@ from typing import Final
 
 import attrs
 
-FREE_FAILURES: Final = 30
-"""So many wrong secrets cost nothing: a client that was set up wrongly, and looks around."""
+FREE_FAILURES: Final = 45
+"""So many wrong secrets cost nothing: a client that was set up wrongly, and whoever looks for what is wrong."""
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 900.0
-FORGET_SECONDS: Final = 3_600.0
-"""So long after its last wrong secret an address begins anew."""
+FORGET_SECONDS: Final = 600.0
+"""So long after its last wrong secret, and the end of its lockout, an address begins anew."""
 MAX_ADDRESSES: Final = 4_096
 """The table is bounded: of more addresses those that were quiet for longest are forgotten."""
 
@@ -22,8 +22,8 @@ MAX_ADDRESSES: Final = 4_096
 @attrs.define
 class _Failures:
     count: int = 0
-    last: float = 0.0
     until: float = 0.0
+    """When its lockout ends, or its last wrong secret came."""
 
 
 class Lockout:
@@ -43,13 +43,13 @@ class Lockout:
         return 0 if found is None else max(0, math.ceil(found.until - self._monotonic()))
 
     def failed(self, address: str) -> None:
-        """A wrong secret came from there. From the 30th on each costs twice the time of the one before."""
+        """A wrong secret came from there. From the 45th on each costs twice the time of the one before."""
         now = self._monotonic()
         found = self._found.setdefault(address, _Failures())
         self._found.move_to_end(address)
-        if now - found.last > FORGET_SECONDS:
+        if now - found.until > FORGET_SECONDS:
             found.count = 0
-        found.count, found.last = found.count + 1, now
+        found.count, found.until = found.count + 1, now
         doublings = found.count - FREE_FAILURES
         if doublings >= 0:
             # The exponent is bounded too: a float is not.

@@ -62,10 +62,13 @@ def test_addresses_have_nothing_to_do_with_each_other() -> None:
     assert rig.lockout.seconds_left("b") == 0
 
 
-def test_after_a_quiet_hour_an_address_begins_anew() -> None:
+def test_after_a_quiet_time_an_address_begins_anew() -> None:
     rig = Rig()
-    rig.fail(100)
-    rig.clock.move(FORGET_SECONDS + 1)
+    rig.fail(FREE_FAILURES + 20)
+    rig.clock.move(LONGEST_SECONDS + FORGET_SECONDS - 1)
+    rig.fail(1)
+    assert rig.left == LONGEST_SECONDS
+    rig.clock.move(LONGEST_SECONDS + FORGET_SECONDS + 1)
     rig.fail(1)
     assert rig.left == 0
 
