@@ -18,7 +18,7 @@ help:
 	@echo "make soak                     long fault runs: 10,000 schedules; on each line 200 cuts or kills, 1,000 operations"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
-	@echo "make kotlin                   compile the generated Kotlin and run the vectors on it (Java, Maven)"
+	@echo "make kotlin                   compile the Kotlin client, run the vectors on it, and let it chat (Java, Maven)"
 	@echo "make proxies                  files and sockets beside nginx and through Caddy"
 	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
@@ -102,7 +102,7 @@ tools:
 	  $$sudo apt-get update -qq && $$sudo env SYSTEMD_OFFLINE=1 apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
 
-kotlin:
+kotlin: $(VENV)/.made
 	mvn -B --no-transfer-progress -f conformance/kotlin/pom.xml test
 
 node:

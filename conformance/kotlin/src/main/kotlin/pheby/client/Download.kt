@@ -28,29 +28,28 @@ internal fun address(socketUrl: String, attachment: Attachment): String = socket
 /** Fetches a file however often the line breaks, as long as each few tries bring something. */
 internal suspend fun download(
     http: OkHttpClient,
-    socketUrl: String,
+    config: ClientConfig,
     secret: String,
     attachment: Attachment,
     out: OutputStream,
-    firstDelayMs: Long,
 ) {
     val got = Got(out, attachment)
-    val base = Request.Builder().url(address(socketUrl, attachment))
+    val base = Request.Builder().url(address(config.url, attachment))
         .header("Authorization", "Bearer $secret").header("Accept-Encoding", "identity").build()
     var tries = 0
-    var delayMs = firstDelayMs
+    var delayMs = config.firstDelayMs
     while (true) {
         val before = got.size
         val answer = http.fetch(if (before == 0L) base else got.resuming(base), got)
         if (answer.isWhole) break
         if (got.size > before) {
             tries = 0
-            delayMs = firstDelayMs
+            delayMs = config.firstDelayMs
         } else if (++tries >= TRIES) {
             throw DownloadException("the line broke too often", answer.status)
         }
         delay(maxOf(delayMs, answer.retryAfterMs ?: 0))
-        delayMs = minOf(delayMs * 2, LONGEST_DELAY_MS)
+        delayMs = minOf(delayMs * 2, LONGEST_DELAY_MS, config.longestDelayMs)
     }
     got.check()
 }

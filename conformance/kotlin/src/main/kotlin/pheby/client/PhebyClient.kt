@@ -8,11 +8,8 @@ import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.Job
 import kotlinx.coroutines.SupervisorJob
 import kotlinx.coroutines.cancelAndJoin
-import kotlinx.coroutines.channels.BufferOverflow
 import kotlinx.coroutines.channels.Channel
 import kotlinx.coroutines.flow.Flow
-import kotlinx.coroutines.flow.MutableSharedFlow
-import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.StateFlow
 import kotlinx.coroutines.flow.asSharedFlow
 import kotlinx.coroutines.flow.asStateFlow
@@ -49,30 +46,28 @@ public class PhebyClient(
     private val http = http.forSockets(config)
     private val numbers = AtomicLong()
     private val outboxItems = Outbox(storage)
-    private val _state = MutableStateFlow(ClientState())
-    private val _link = MutableStateFlow<Link>(Link.Idle)
-    private val _events = MutableSharedFlow<Event>(extraBufferCapacity = EVENTS, onBufferOverflow = BufferOverflow.DROP_OLDEST)
+    private val board = Board()
     private val wake = Channel<Unit>(Channel.CONFLATED)
     private var keeper: Job? = null
 
     init {
         job.invokeOnCompletion {
-            _link.value = Link.Stopped(StopReason.CLOSED)
+            board.link.value = Link.Stopped(StopReason.CLOSED)
             outboxItems.stop(StopReason.CLOSED)
         }
     }
 
     /** What the screens show: the last state that was stored, and what streams. */
-    public val state: StateFlow<ClientState> = _state.asStateFlow()
+    public val state: StateFlow<ClientState> = board.state.asStateFlow()
 
     /** How the client stands with the server. */
-    public val link: StateFlow<Link> = _link.asStateFlow()
+    public val link: StateFlow<Link> = board.link.asStateFlow()
 
     /**
      * Events in order, each after [state] has it; for sounds and notifications. A collector that is 1,000 events behind
      * misses the oldest; [state] and [Storage] never do.
      */
-    public val events: Flow<Event> = _events.asSharedFlow()
+    public val events: Flow<Event> = board.events.asSharedFlow()
 
     /** What the owner has sent and the server has not acknowledged yet, in order. */
     public val outbox: StateFlow<List<Outgoing>> get() = outboxItems.items
@@ -81,9 +76,9 @@ public class PhebyClient(
     public fun connect(): Unit = synchronized(job) {
         if (keeper?.isActive == true || !job.isActive) return
         outboxItems.start()
-        val session = Session(config, secrets, storage, http, outboxItems, ::nextId, wake)
-        _link.value = Link.Connecting
-        keeper = scope.launch { session.run(_state, _link, _events) }
+        val session = Session(config, secrets, storage, http, outboxItems, ::nextId, wake, board)
+        board.link.value = Link.Connecting
+        keeper = scope.launch { session.run() }
     }
 
     /** Ends everything: the connection, the requests, what is being sent. What was not acknowledged stays stored. */
@@ -213,7 +208,7 @@ public class PhebyClient(
      */
     public suspend fun download(attachment: Attachment, out: OutputStream) {
         val secret = secrets.secret(null) ?: throw DownloadException("there is no secret", UNAUTHORIZED)
-        download(http, config.url, secret, attachment, out, config.firstDelayMs)
+        download(http, config, secret, attachment, out)
     }
 
     /** Any request: `request { id -> Ping(id) }`. It may be sent several times, each time under another id. */
@@ -244,7 +239,6 @@ public class PhebyClient(
     private fun nextId(): RequestId = RequestId("c${numbers.incrementAndGet()}")
 
     private companion object {
-        const val EVENTS = 1_000
         const val UNAUTHORIZED = 401
     }
 }

@@ -27,9 +27,10 @@ internal class Reconnect(private val firstMs: Long, private val longestMs: Long,
         if (ending.status == UNAUTHORIZED) return Next.AskSecret
         val steady = inStepMs != null && inStepMs >= STEADY_MS
         if (steady) failures = 0
+        val asked = announcedMs ?: ending.retryAfterMs
         return when (ending.code?.client ?: AfterClose.RECONNECT) {
-            AfterClose.RECONNECT -> wait(announcedMs ?: ending.retryAfterMs, atOnce = isNetwork(ending) && mayBeAtOnce(inStepMs, steady))
-            AfterClose.RECONNECT_AFTER_DELAY -> wait(announcedMs ?: ending.retryAfterMs, atOnce = false)
+            AfterClose.RECONNECT -> wait(asked, atOnce = isNetwork(ending) && mayBeAtOnce(inStepMs, steady))
+            AfterClose.RECONNECT_AFTER_DELAY -> wait(asked, atOnce = false)
             AfterClose.ASK_SECRET -> Next.AskSecret
             AfterClose.STOP_UNTIL_OPENED -> Next.Stop(StopReason.REPLACED)
             AfterClose.UPDATE -> Next.Stop(StopReason.UPDATE_NEEDED)

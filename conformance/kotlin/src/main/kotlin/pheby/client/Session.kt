@@ -5,6 +5,7 @@ import kotlin.time.TimeSource
 import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.cancelChildren
+import kotlinx.coroutines.channels.BufferOverflow
 import kotlinx.coroutines.channels.Channel
 import kotlinx.coroutines.channels.ReceiveChannel
 import kotlinx.coroutines.coroutineScope
@@ -18,6 +19,17 @@ import okhttp3.OkHttpClient
 import okhttp3.Request as HttpRequest
 import pheby.protocol.*
 
+/** What a client shows to its app. */
+internal class Board {
+    val state = MutableStateFlow(ClientState())
+    val link = MutableStateFlow<Link>(Link.Idle)
+    val events = MutableSharedFlow<Event>(extraBufferCapacity = EVENTS, onBufferOverflow = BufferOverflow.DROP_OLDEST)
+
+    private companion object {
+        const val EVENTS = 1_000
+    }
+}
+
 /** The connections of a client, one after the other. One coroutine folds what comes; nothing else changes the state. */
 internal class Session(
     private val config: ClientConfig,
@@ -27,10 +39,8 @@ internal class Session(
     private val outbox: Outbox,
     private val nextId: () -> RequestId,
     private val wake: ReceiveChannel<Unit>,
+    private val board: Board,
 ) {
-    private lateinit var shown: MutableStateFlow<ClientState>
-    private lateinit var link: MutableStateFlow<Link>
-    private lateinit var events: MutableSharedFlow<Event>
     private val reconnect = Reconnect(config.firstDelayMs, config.longestDelayMs)
     private var state = ClientState()
     private var saved = ClientState()
@@ -38,10 +48,7 @@ internal class Session(
     private var inStepSince: TimeMark? = null
 
     /** Runs until the client is closed or has to stop. */
-    suspend fun run(shown: MutableStateFlow<ClientState>, link: MutableStateFlow<Link>, events: MutableSharedFlow<Event>) {
-        this.shown = shown
-        this.link = link
-        this.events = events
+    suspend fun run() {
         val how = try {
             load()
             keepUp()
@@ -51,7 +58,7 @@ internal class Session(
             Link.Stopped(StopReason.FAILED, cause = error)
         }
         config.log("stopped: ${how.reason} ${how.code?.code ?: ""}")
-        link.value = how
+        board.link.value = how
         outbox.stop(how.reason)
     }
 
@@ -59,27 +66,27 @@ internal class Session(
         val stored = storage.load()
         state = stored.state.lost()
         saved = state
-        shown.value = state
+        board.state.value = state
         outbox.load(stored.outbox)
     }
 
     private suspend fun keepUp(): Link.Stopped {
         var refused: String? = null
         while (true) {
-            link.value = Link.Connecting
+            board.link.value = Link.Connecting
             val secret = secrets.secret(refused)
             if (secret == null || secret == refused) return Link.Stopped(StopReason.SECRET_REFUSED)
             val ending = connect(secret)
             val inStepMs = inStepSince?.elapsedNow()?.inWholeMilliseconds
             if (inStepMs != null) refused = null
             state = state.lost()
-            shown.value = state
+            board.state.value = state
             config.log("connection ended: code ${ending.code?.code}, status ${ending.status}")
             when (val next = reconnect.next(ending, inStepMs, announcedMs)) {
                 is Next.AskSecret -> refused = secret
                 is Next.Stop -> return Link.Stopped(next.reason, ending.code)
                 is Next.Wait -> {
-                    link.value = Link.Waiting(next.delayMs, ending.code)
+                    board.link.value = Link.Waiting(next.delayMs, ending.code)
                     if (next.isAsked) delay(next.delayMs) else withTimeoutOrNull(next.delayMs) { wake.receive() }
                 }
             }
@@ -209,7 +216,8 @@ internal class Session(
             }
             val next = asked.fold?.invoke(state, result) ?: state.answered(asked.request, result)
             // A page that the app asked for need not be all that is missing.
-            state = if (result is ConversationHistoryResult && asked.fold == null) next.copy(needsHistory = state.needsHistory) else next
+            val isPage = result is ConversationHistoryResult && asked.fold == null
+            state = if (isPage) next.copy(needsHistory = state.needsHistory) else next
             answers += { asked.answer.complete(result) }
         }
 
@@ -227,9 +235,9 @@ internal class Session(
                 saved = state
                 isDurable = false
             }
-            shown.value = state
+            board.state.value = state
             if (isInStep && inStepSince == null) start()
-            told.forEach { events.emit(it) }
+            told.forEach { board.events.emit(it) }
             answers.forEach { it() }
             told.clear()
             answers.clear()
@@ -237,9 +245,9 @@ internal class Session(
 
         private fun start() {
             inStepSince = TimeSource.Monotonic.markNow()
-            link.value = Link.InStep(welcome, connection)
+            board.link.value = Link.InStep(welcome, connection)
             scope.launch { untilLost { Delivery(outbox, connection, welcome, nextId, config).run() } }
-            scope.launch { untilLost { Healing(shown, connection, welcome, nextId, config).run() } }
+            scope.launch { untilLost { Healing(board.state, connection, welcome, nextId, config).run() } }
         }
     }
 
@@ -382,7 +390,8 @@ internal class Healing(
                 val wanted = state.needsHistory[wish.conversationId]
                 val next = state.applyAnswer(request, result as ConversationHistoryResult)
                 val done = isLast(result, wish) && wanted == wish.from
-                if (done || wanted == null) next else next.copy(needsHistory = next.needsHistory + (wish.conversationId to wanted))
+                if (done || wanted == null) next
+                else next.copy(needsHistory = next.needsHistory + (wish.conversationId to wanted))
             } as ConversationHistoryResult
             before = page.before
         } while (!isLast(page, wish))

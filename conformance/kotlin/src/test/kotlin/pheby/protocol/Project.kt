@@ -15,6 +15,7 @@ object Project {
     val metamodel: JsonObject by lazy { read(folder("schemas").resolve("metamodel.json")).jsonObject }
     val states: JsonObject by lazy { read(folder("schemas").resolve("states.json")).jsonObject }
     val sources: List<File> by lazy { files(folder("schemas").resolve("kotlin"), "kt") }
+    val client: List<File> by lazy { files(folder("client"), "kt") }
     val vectors: List<JsonObject> by lazy {
         files(folder("vectors"), "json").flatMap { read(it).jsonObject.objects("vectors") }
     }
@@ -22,6 +23,10 @@ object Project {
     val transcripts: List<JsonObject> by lazy {
         files(folder("transcripts").resolve("reducer"), "json").map { read(it).jsonObject }
     }
+
+    /** The events of a run as they are stored, in short, for every line but those that differ. */
+    fun run(name: String): List<JsonObject> =
+        read(folder("transcripts").resolve("runs/$name.json")).jsonObject.objects("events")
 
     private fun folder(property: String): File =
         File(checkNotNull(System.getProperty(property)) { "the build sets the property $property" })

@@ -103,6 +103,22 @@ class SurfaceTest {
     }
 
     @Test
+    fun `the client uses of Java only what Android has from its beginning`() {
+        val allowed = setOf(
+            "java.io.IOException", "java.io.OutputStream", "java.math.BigDecimal", "java.math.MathContext", "java.security.MessageDigest",
+            "java.util.UUID", "java.util.concurrent.ConcurrentHashMap", "java.util.concurrent.TimeUnit",
+            "java.util.concurrent.atomic.AtomicLong",
+        )
+        val found = Project.client.flatMap { Regex("\\bjavax?\\.[\\w.]+").findAll(it.readText()).map { match -> match.value } }.toSet()
+        assertEquals(emptySet<String>(), found - allowed)
+        for (source in Project.client) {
+            val text = source.readText()
+            assertTrue(Regex("kotlin\\.reflect|::class|\\.javaClass|Class\\.forName|Thread\\.").find(text) == null, source.name)
+            assertTrue("\npackage pheby.client\n" in "\n$text", source.name)
+        }
+    }
+
+    @Test
     fun `the enumerations are those of the metamodel`() {
         for (enum in Project.metamodel.objects("enums")) {
             val leaf = leaves.getValue("pheby.protocol.${enum.text("name")}")
