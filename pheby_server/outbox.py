@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -25,6 +25,27 @@ JOIN_FRAMES: Final = 16
 MAX_JOINED_BYTES: Final = 32_768
 ERROR_RESERVE: Final = 262_144
 """Beyond the bound for answers, so that it can still be said that one did not fit."""
+
+BATCH_CHARS: Final = 65_536
+"""Of live events in one frame; at most four times as many bytes, which fit the smallest frame limit."""
+
+
+def batch(frames: Sequence[str]) -> str:
+    """Encoded events as one frame: spliced in, not encoded again."""
+    return f'{{"type":"batch","events":[{",".join(frames)}]}}'
+
+
+def batches(frames: Sequence[str]) -> list[str]:
+    """Encoded events in as few frames as hold them; one that is alone stays as it is."""
+    groups: list[list[str]] = []
+    room = 0
+    for frame in frames:
+        if len(frame) > room:
+            groups.append([])
+            room = BATCH_CHARS
+        groups[-1].append(frame)
+        room -= len(frame)
+    return [batch(group) if len(group) > 1 else group[0] for group in groups]
 
 
 @attrs.frozen
@@ -105,6 +126,11 @@ class Outbox:
         return self._close is None and self._held[_Kind.ANSWER].bytes <= self._max_bytes // 4
 
     @property
+    def is_behind(self) -> bool:
+        """Whether so much waits that what is appended to one message is told in one frame."""
+        return len(self._frames) >= JOIN_FRAMES
+
+    @property
     def bytes(self) -> int:
         """Of everything that waits."""
         return sum(held.bytes for held in self._held.values())
@@ -143,7 +169,7 @@ class Outbox:
     def _join(self, delta: MessageDelta) -> bool:
         """Append to a frame that waits, if the client is behind and there is one."""
         frame = self._last_delta.get(delta.message_id)
-        if frame is None or len(self._frames) < JOIN_FRAMES or frame.joined is None:
+        if frame is None or not self.is_behind or frame.joined is None:
             return False
         more = size_of(delta.text)
         if frame.size + more > MAX_JOINED_BYTES or self.live_bytes + more > self._max_bytes:

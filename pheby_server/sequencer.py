@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -56,13 +56,20 @@ class Change:
     events: tuple[EventMaker, ...] = ()
     writes: tuple[Write, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.events and not self.writes
+
     def __add__(self, other: Change) -> Change:
         return Change(self.events + other.events, self.writes + other.writes)
 
 
+_NOTHING: Final = Change()
+
+
 @attrs.define
 class _Entry:
-    change: Change = Change()
+    change: Change = _NOTHING
     transient: TransientEvent | None = None
     durable: bool = False
     alone: bool = False
@@ -73,7 +80,9 @@ class _Entry:
 class Sequencer:
     """Takes changes on the loop, commits them in groups on the store's thread, publishes them in FIFO order."""
 
-    def __init__(self, store: Store, event_log: EventLog, clock: Clock, publish: Callable[[Published], None]) -> None:
+    def __init__(
+        self, store: Store, event_log: EventLog, clock: Clock, publish: Callable[[Sequence[Published]], None]
+    ) -> None:
         self._store = store
         self._log = event_log
         self._clock = clock
@@ -81,6 +90,8 @@ class Sequencer:
         self._waiting: deque[_Entry] = deque()
         self._group: list[_Prepared] = []
         """What is being stored."""
+        self._told: list[Published] = []
+        """What is stored and goes to the clients now."""
         self._wake = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
@@ -122,7 +133,7 @@ class Sequencer:
 
     async def settled(self) -> None:
         """Returns when everything before is published."""
-        await self.log(Change())
+        await self.log(_NOTHING)
 
     def _append(self, entry: _Entry) -> None:
         if self._worker is not None and self._worker.done():
@@ -151,13 +162,14 @@ class Sequencer:
         prepared = [_Prepared(entry) for entry in entries]
         for item in prepared:
             self._prepare(item, time)
-        good = [item for item in prepared if item.failure is None and item.entry.change != Change()]
+        good = [item for item in prepared if item.failure is None and not item.entry.change.is_empty]
         grown = self._log.grown(sum(len(item.frames) for item in good))
         self._group = prepared
         await self._store_all(good, (self._log.prune(time),) if grown else ())
         for item in prepared:
             if not item.finished:
                 self._finish(item)
+        self._tell()
 
     async def _store_all(self, items: list[_Prepared], more: tuple[Write, ...] = ()) -> None:
         """Store changes in one transaction; where it cannot be had, one after the other, or as soon as it can."""
@@ -213,7 +225,7 @@ class Sequencer:
         entry = item.entry
         if item.finished or item.stored:
             return False
-        asked = entry.change == Change() and entry.transient is None
+        asked = entry.change.is_empty and entry.transient is None
         if entry.call is None and (entry.durable or asked):
             item.failure = failure
         # A newcomer gets what was told so far; the rest comes to it as to the others.
@@ -238,17 +250,22 @@ class Sequencer:
     def _finish(self, item: _Prepared) -> None:
         entry, item.finished = item.entry, True
         if item.failure is None:
-            for published in item.published:
-                self._publish(published)
+            self._told += item.published
             if item.frames:
                 self._log.head = item.frames[-1].seq
             if entry.call is not None:
+                self._tell()
                 entry.call(self._log.head)
         if entry.done is not None and not entry.done.done():
             if item.failure is None:
                 entry.done.set_result(None)
             else:
                 entry.done.set_exception(item.failure)
+
+    def _tell(self) -> None:
+        told, self._told = self._told, []
+        if told:
+            self._publish(told)
 
 
 @attrs.define

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
 
-from pheby_protocol.capabilities import BATCH, SERVER_CAPABILITIES
+from pheby_protocol.capabilities import SERVER_CAPABILITIES
 from pheby_protocol.codec import encode
 from pheby_protocol.errors import CloseCode, ErrorCode
 from pheby_protocol.ids import ConnectionId, DeviceId, Millis, Seq, Time
@@ -45,7 +45,7 @@ from .logs import log_of, secrets
 from .metrics import Measure, Metrics, measures
 from .models import ModelDesk
 from .observer import observe
-from .outbox import Queued
+from .outbox import Queued, batch, batches
 from .ports import Clock, GatewayEvents, HermesFeatures, HermesPort, IdSource
 from .runs import RunDesk
 from .sequencer import Published, Sequencer
@@ -370,10 +370,17 @@ class Server:
             if session is not newcomer and session.device_id == device_id:
                 session.close(CloseCode.REPLACED)
 
-    def _publish(self, published: Published) -> None:
-        observe(published.event, self.metrics)
+    def _publish(self, told: Sequence[Published]) -> None:
+        for each in told:
+            observe(each.event, self.metrics)
+        joined = batches([each.frame for each in told]) if len(told) > 1 else []
         for session in list(self._live):
-            session.send_live(published.event, published.frame)
+            if joined and session.takes_live_batches:
+                for frame in joined:
+                    session.send_live(None, frame)
+            else:
+                for each in told:
+                    session.send_live(each.event, each.frame)
 
     def _take_in(self, session: Session, hello: Hello, version: int, seq: Seq) -> None:
         if session.state is not ConnectionState.SYNCING:
@@ -426,7 +433,7 @@ class Server:
             )
         )
         if resumed and hello.resume is not None:
-            replay = asyncio.create_task(self._replay(session, Seq(hello.resume.seq), BATCH in hello.capabilities))
+            replay = asyncio.create_task(self._replay(session, Seq(hello.resume.seq)))
             self._replays.add(replay)
             replay.add_done_callback(self._replays.discard)
             return
@@ -435,7 +442,7 @@ class Server:
         session.send(SyncCompleted(seq=seq))
         self._live[session] = None
 
-    async def _replay(self, session: Session, cursor: Seq, batches: bool) -> None:
+    async def _replay(self, session: Session, cursor: Seq) -> None:
         """Tell a client what it has missed, at its own pace, until it is in step with the others."""
         try:
             while not await self._in_step(session, cursor):
@@ -446,7 +453,7 @@ class Server:
                     session.close(CloseCode.TOO_SLOW)
                     return
                 # Outside of its turn: whoever reads slowly holds up nobody.
-                for frame in _joined([frame for _, frame in events], batches):
+                for frame in _joined([frame for _, frame in events], session.takes_batches):
                     if not await session.send_paced(frame):
                         return
                 cursor = events[-1][0] if events else cursor
@@ -492,8 +499,6 @@ class Server:
         )
 
 
-def _joined(frames: Sequence[str], batches: bool) -> Iterable[str]:
-    """Events as they are, or in one batch: what is stored is spliced in, not encoded again."""
-    if not batches or len(frames) < 2:
-        return frames
-    return [f'{{"type":"batch","events":[{",".join(frames)}]}}']
+def _joined(frames: Sequence[str], in_batches: bool) -> Iterable[str]:
+    """Events as they are, or in one batch."""
+    return [batch(frames)] if in_batches and len(frames) > 1 else frames

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pheby_protocol import limits
+from pheby_protocol.capabilities import BATCH
 from pheby_protocol.codec import encode
 from pheby_protocol.connection import Connection, ProtocolError, Role, SendError, error
 from pheby_protocol.errors import CloseCode, ErrorCode
@@ -79,6 +80,7 @@ class Session:
         """What it was opened with."""
         self.device_id: DeviceId | None = None
         self.client_name = ""
+        self.takes_batches = False
         self.close_code: CloseCode | None = None
         """What this side closed with."""
 
@@ -95,6 +97,11 @@ class Session:
     def has_room(self) -> bool:
         """Whether a large answer may be made for this client."""
         return self._outbox.has_room
+
+    @property
+    def takes_live_batches(self) -> bool:
+        """Whether live events may come joined. For one who is behind, deltas of one message are joined instead."""
+        return self.takes_batches and not self._outbox.is_behind
 
     @property
     def queued_bytes(self) -> int:
@@ -167,11 +174,12 @@ class Session:
         self._outbox.put(frame)
         return True
 
-    def send_live(self, event: Event, frame: str) -> None:
-        """Queue a live event, encoded once for all sessions; a client too far behind is closed and resumes later."""
-        if self._outbox.put_live(frame, event):
-            self._connection.sent(event)
-        else:
+    def send_live(self, event: Event | None, frame: str) -> None:
+        """Queue a live event, or (None) a batch of them, encoded once for all sessions.
+
+        A client too far behind is closed and resumes later.
+        """
+        if not self._outbox.put_live(frame, event):
             self.too_slow()
 
     def too_slow(self) -> None:
@@ -236,6 +244,7 @@ class Session:
             self.close(CloseCode.NO_COMMON_VERSION)
             return
         self.device_id, self.client_name = hello.client.device_id, hello.client.name
+        self.takes_batches = BATCH in hello.capabilities
         self._host.greet(self, hello, version)
 
     def _serve(self, request: Request, verdict: Verdict) -> None:

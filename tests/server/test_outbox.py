@@ -15,7 +15,7 @@ from pheby_protocol.messages._base import Event
 from pheby_protocol.messages.conversation import ConversationDeleted
 from pheby_protocol.messages.message import MessageDelta, MessageReplaced
 from pheby_protocol.messages.run import RunProgress
-from pheby_server.outbox import JOIN_FRAMES, PACE_BYTES, Close, Outbox, Queued, size_of
+from pheby_server.outbox import BATCH_CHARS, JOIN_FRAMES, PACE_BYTES, Close, Outbox, Queued, batches, size_of
 
 NAME = ConversationId("conv_1")
 
@@ -255,3 +255,16 @@ async def test_discard_behind_a_close_drops_what_waits_before_it() -> None:
     outbox.close(CloseCode.NORMAL, discard=True)
     assert await outbox.get() == Close(CloseCode.GOING_AWAY, "")
     assert outbox.bytes == 0
+
+
+def test_events_are_joined_as_far_as_a_frame_is_to_hold_them() -> None:
+    """R-J2: in their order, and one that is alone is no batch."""
+    small, half, large = '{"a":1}', json.dumps("x" * (BATCH_CHARS // 2)), json.dumps("x" * BATCH_CHARS)
+    assert batches([]) == []
+    assert batches([small]) == [small]
+    assert batches([small, half, half, large, small, small]) == [
+        f'{{"type":"batch","events":[{small},{half}]}}',
+        half,
+        large,
+        f'{{"type":"batch","events":[{small},{small}]}}',
+    ]

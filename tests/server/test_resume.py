@@ -245,6 +245,29 @@ async def test_batches_for_those_who_offered(rig: Rig) -> None:
     assert len(phone.state.messages) == 100
 
 
+async def test_what_is_told_together_is_one_frame_for_those_who_offered(rig: Rig) -> None:
+    """R-J2: and the same events, one by one, for the others."""
+    where = await rig.create()
+    joined, single = Phone(rig.server, "joined"), Phone(rig.server, "single")
+    await joined.connect(capabilities=["batch"])
+    await single.connect()
+    for phone in (joined, single):
+        await phone.catch_up()
+        assert phone.line is not None
+        phone.line.seen.clear()
+        phone._applied = 0
+    rig.run(where, "all of it at once")
+    for phone in (joined, single):
+        await phone.catch_up()
+    assert types(joined)[0] == "batch"
+    assert joined.line is not None
+    events = [event for frame in joined.line.seen for event in frame.get("events", [frame])]
+    assert [event["type"] for event in events if event["type"] != "pong"] == [
+        kind for kind in types(single) if kind != "pong"
+    ]
+    assert digest(joined.state) == digest(single.state)
+
+
 async def test_many_come_back_at_once(rig: Rig) -> None:
     where = await rig.create()
     phones = [Phone(rig.server, f"phone-{number}") for number in range(3 * MAX_REPLAYS)]

@@ -39,7 +39,7 @@ class Rig:
         self.told: list[Published] = []
         self.committed_before_told = True
         self.log = log
-        self.sequencer = Sequencer(store, log, FakeClock(), self.told.append)
+        self.sequencer = Sequencer(store, log, FakeClock(), self.told.extend)
 
     def names(self) -> list[str]:
         return [getattr(item.event, "text", None) or getattr(item.event, "conversation_id", "") for item in self.told]
@@ -200,7 +200,7 @@ async def test_seq_goes_on_where_the_log_ends(rig: Rig) -> None:
     head = rig.sequencer.published_seq
     log = await EventLog.load(rig.store, CountedIds(), 1)
     told: list[Published] = []
-    again = Sequencer(rig.store, log, FakeClock(), told.append)
+    again = Sequencer(rig.store, log, FakeClock(), told.extend)
     again.start()
     await again.log(event("b"))
     assert told[0].event.seq > head  # type: ignore[union-attr]
