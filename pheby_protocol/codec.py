@@ -103,14 +103,15 @@ def _object(value: object, _: object) -> Mapping[str, object]:
 
 
 def _string_rule(rule: StringRule) -> Callable[[object, object], str]:
-    pattern = re.compile(rule.pattern) if rule.pattern else None
+    matches = re.compile(rule.pattern).fullmatch if rule.pattern else None
+    shortest, longest = rule.min_length, rule.max_length
 
     def structure(value: object, _: object) -> str:
         if type(value) is not str:
             raise _FieldError("a string")
-        if not rule.min_length <= len(value) <= rule.max_length:
-            raise _FieldError(f"{rule.min_length} to {rule.max_length} characters")
-        if pattern and pattern.fullmatch(value) is None:
+        if not shortest <= len(value) <= longest:
+            raise _FieldError(f"{shortest} to {longest} characters")
+        if matches is not None and matches(value) is None:
             raise _FieldError(f"text that matches {rule.pattern}")
         return value
 
@@ -118,11 +119,13 @@ def _string_rule(rule: StringRule) -> Callable[[object, object], str]:
 
 
 def _integer_rule(rule: IntegerRule) -> Callable[[object, object], int]:
+    lowest, highest = rule.minimum, rule.maximum
+
     def structure(value: object, _: object) -> int:
         if type(value) is not int:
             raise _FieldError("an integer")
-        if not rule.minimum <= value <= rule.maximum:
-            raise _FieldError(f"an integer from {rule.minimum} to {rule.maximum}")
+        if not lowest <= value <= highest:
+            raise _FieldError(f"an integer from {lowest} to {highest}")
         return value
 
     return structure
@@ -131,6 +134,9 @@ def _integer_rule(rule: IntegerRule) -> Callable[[object, object], int]:
 def _enum(value: object, cls: type[StrEnum]) -> StrEnum:
     if type(value) is not str:
         raise _FieldError("a string")
+    known = cls._value2member_map_.get(value)
+    if known is not None:
+        return cast("StrEnum", known)
     try:
         return cls(value)
     except ValueError:
@@ -181,7 +187,9 @@ def _make_converter(*, detailed: bool) -> cattrs.Converter:
             if type(value) is not dict:
                 raise _FieldError("an object")
             # Absent and null mean the same (wire contract, section 2).
-            return hook({key: item for key, item in value.items() if item is not None}, cls)
+            if None in value.values():
+                value = {key: item for key, item in value.items() if item is not None}
+            return hook(value, cls)
 
         return structure
 
@@ -279,6 +287,7 @@ def _finite(digits: str) -> float:
 _READER = json.JSONDecoder(
     object_pairs_hook=_unique_keys, parse_int=_bounded_integer, parse_float=_finite, parse_constant=_no_constant
 )
+_WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _SUSPECT_ESCAPE = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 
 
@@ -390,7 +399,7 @@ def unstructure_object(value: object) -> Any:
 
 def encode_object(value: object) -> str:
     """One protocol object as compact JSON, for storage."""
-    return json.dumps(unstructure_object(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _WRITER.encode(unstructure_object(value))
 
 
 def decode_object(text: str, cls: type[T]) -> T:
@@ -404,7 +413,7 @@ def decode_object(text: str, cls: type[T]) -> T:
 def encode(message: Message | UnknownMessage) -> str:
     """One frame as compact JSON, printable text as it is. Raises EncodeError for what JSON or UTF-8 cannot carry."""
     try:
-        text = json.dumps(unstructure(message), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _WRITER.encode(unstructure(message))
     except ValueError:
         raise EncodeError("a number that is none cannot be sent") from None
     if not _is_encodable(text):
