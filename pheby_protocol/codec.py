@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from types import GenericAlias
-from typing import Any, TypeVar, cast, get_args, get_origin
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 import cattrs
@@ -147,6 +147,10 @@ def _origin(cls: Any) -> object:
     return get_origin(cls)
 
 
+def _is_optional(cls: Any) -> bool:
+    return _origin(cls) in (Union, UnionType) and len(get_args(cls)) == 2 and NoneType in get_args(cls)
+
+
 def _make_converter(*, detailed: bool) -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=detailed, omit_if_default=True)
     # By class: cattrs's own hooks for str and int, which coerce, go before any that a predicate chooses. The hook of
@@ -180,6 +184,12 @@ def _make_converter(*, detailed: bool) -> cattrs.Converter:
 
         return structure
 
+    def optionals(cls: Any) -> Callable[[object, object], Any]:
+        # cattrs looks for the hook at every value.
+        (item,) = (each for each in get_args(cls) if each is not NoneType)
+        hook = converter.get_structure_hook(item)
+        return lambda value, _: None if value is None else hook(value, item)
+
     def objects(cls: type[Any]) -> Callable[[object, object], Any]:
         hook = make_dict_structure_fn(cls, converter)
 
@@ -193,6 +203,7 @@ def _make_converter(*, detailed: bool) -> cattrs.Converter:
 
         return structure
 
+    converter.register_structure_hook_factory(_is_optional, optionals)
     converter.register_structure_hook_factory(lambda cls: _origin(cls) is tuple, arrays)
     converter.register_structure_hook_factory(lambda cls: _origin(cls) is Mapping, maps)
     converter.register_structure_hook_factory(attrs.has, objects)
