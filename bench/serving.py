@@ -103,7 +103,9 @@ class Pheby:
         from pheby_server.testing import TEST_SECRET, ManualHermes
 
         self.server = Server(
-            ServerConfig(storage=folder), ManualHermes(), Authenticator(((AccessMode.FULL, TEST_SECRET),))
+            ServerConfig(storage=folder, max_connections=2_000, max_pending_connections=2_000),
+            ManualHermes(),
+            Authenticator(((AccessMode.FULL, TEST_SECRET),)),
         )
         self.message_id = ""
 

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Final
 
 import attrs
@@ -56,15 +55,17 @@ class Close:
     reason: str
 
 
-class _Kind(Enum):
-    STATE = "state"
-    ANSWER = "answer"
-    LIVE = "live"
+@attrs.define(eq=False)
+class _Held:
+    """What waits of one kind."""
+
+    frames: int = 0
+    bytes: int = 0
 
 
 @attrs.define(eq=False)
 class _Frame:
-    kind: _Kind
+    held: _Held
     text: str
     size: int
     joined: list[MessageDelta] | None = None
@@ -90,40 +91,38 @@ class Queued:
     bytes: int = 0
 
 
-@attrs.define
-class _Held:
-    frames: int = 0
-    bytes: int = 0
-
-
 class Outbox:
-    """FIFO of frames for one connection. Live events have a bound, answers half of it; state is paced by its sender."""
+    """FIFO of frames for one connection. Live events have a bound, answers half of it; state is paced by its sender.
+
+    One task takes (`get`), and one at a time paces what it puts (`room`).
+    """
 
     def __init__(self, max_frames: int, max_bytes: int, queued: Queued | None = None) -> None:
         self._frames: deque[_Frame] = deque()
         self._close: Close | None = None
-        self._wake = asyncio.Event()
-        self._taken = asyncio.Event()
+        # Futures, since an asyncio.Event holds most of a kilobyte, in each of a thousand idle connections.
+        self._reader: asyncio.Future[None] | None = None
+        self._sender: asyncio.Future[None] | None = None
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._queued = queued or Queued(sys.maxsize)
-        self._held = {kind: _Held() for kind in _Kind}
+        self._state, self._answers, self._live = _Held(), _Held(), _Held()
         self._last_delta: dict[MessageId, _Frame] = {}
         """Frames that wait and that more may be appended to."""
         self.peak_bytes = 0
 
     @property
     def live_frames(self) -> int:
-        return self._held[_Kind.LIVE].frames
+        return self._live.frames
 
     @property
     def live_bytes(self) -> int:
-        return self._held[_Kind.LIVE].bytes
+        return self._live.bytes
 
     @property
     def has_room(self) -> bool:
         """Whether answers may come: half of their bound is free, and somebody there."""
-        return self._close is None and self._held[_Kind.ANSWER].bytes <= self._max_bytes // 4
+        return self._close is None and self._answers.bytes <= self._max_bytes // 4
 
     @property
     def is_behind(self) -> bool:
@@ -133,18 +132,18 @@ class Outbox:
     @property
     def bytes(self) -> int:
         """Of everything that waits."""
-        return sum(held.bytes for held in self._held.values())
+        return self._state.bytes + self._answers.bytes + self._live.bytes
 
     def put(self, text: str) -> None:
         """Queue a part of the state. Ignored, as everything is, once the connection is closing."""
         if self._close is None:
-            self._put(_Frame(_Kind.STATE, text, size_of(text)))
+            self._put(_Frame(self._state, text, size_of(text)))
 
     def put_answer(self, text: str, *, is_error: bool = False) -> bool:
         """Queue an answer; False when too many wait already (nothing was queued). Errors have some more room."""
         if self._close is not None:
             return True
-        frame = _Frame(_Kind.ANSWER, text, size_of(text))
+        frame = _Frame(self._answers, text, size_of(text))
         if not self._fits(frame, self._max_bytes // 2 + (ERROR_RESERVE if is_error else 0)):
             return False
         self._put(frame)
@@ -154,16 +153,17 @@ class Outbox:
         """Queue a live event; False when the client is too far behind (nothing was queued)."""
         if self._close is not None or (isinstance(event, MessageDelta) and self._join(event)):
             return True
-        frame = _Frame(_Kind.LIVE, text, size_of(text))
+        frame = _Frame(self._live, text, size_of(text))
         if not self._fits(frame, self._max_bytes):
             return False
         self._put(frame)
-        self._note(frame, event)
+        if self._last_delta or isinstance(event, MessageDelta):
+            self._note(frame, event)
         return True
 
     def _fits(self, frame: _Frame, room: int) -> bool:
         # One always does, however large: else it would never come.
-        held = self._held[frame.kind]
+        held = frame.held
         return not held.frames or (held.frames < self._max_frames and held.bytes + frame.size <= room)
 
     def _join(self, delta: MessageDelta) -> bool:
@@ -176,7 +176,7 @@ class Outbox:
             return False
         frame.joined.append(delta)
         frame.size += more
-        self._count(_Kind.LIVE, 0, more)
+        self._count(self._live, 0, more)
         return True
 
     def _note(self, frame: _Frame, event: Event | None) -> None:
@@ -191,18 +191,17 @@ class Outbox:
 
     def _put(self, frame: _Frame) -> None:
         self._frames.append(frame)
-        self._count(frame.kind, 1, frame.size)
-        self._wake.set()
+        _wake(self._reader)
+        self._count(frame.held, 1, frame.size)
         if self._queued.bytes > self._queued.max_bytes:
             self._queued.on_full()
 
-    def _count(self, kind: _Kind, frames: int, size: int) -> None:
-        held = self._held[kind]
+    def _count(self, held: _Held, frames: int, size: int) -> None:
         held.frames += frames
         held.bytes += size
         self._queued.bytes += size
-        if kind is _Kind.LIVE:
-            self.peak_bytes = max(self.peak_bytes, held.bytes)
+        if held is self._live and held.bytes > self.peak_bytes:
+            self.peak_bytes = held.bytes
 
     def close(self, code: CloseCode, reason: str = "", *, discard: bool = False) -> None:
         """Queue the close; nothing is queued behind it. With discard what waits is not written any more."""
@@ -211,20 +210,20 @@ class Outbox:
         if self._close is not None:
             return
         self._close = Close(code, reason)
-        self._wake.set()
-        self._taken.set()
+        _wake(self._reader)
+        _wake(self._sender)
 
     def _discard(self) -> None:
         for frame in self._frames:
-            self._count(frame.kind, -1, -frame.size)
+            self._count(frame.held, -1, -frame.size)
         self._frames.clear()
         self._last_delta.clear()
 
     async def room(self) -> bool:
         """Returns when the client has read most of what waits, so that a replay comes at its pace; False: closing."""
-        while self._close is None and (len(self._frames) >= PACE_FRAMES or self._held[_Kind.STATE].bytes >= PACE_BYTES):
-            self._taken.clear()
-            await self._taken.wait()
+        while self._close is None and (len(self._frames) >= PACE_FRAMES or self._state.bytes >= PACE_BYTES):
+            self._sender = asyncio.get_running_loop().create_future()
+            await self._sender
         return self._close is None
 
     async def get(self) -> str | Close:
@@ -232,14 +231,19 @@ class Outbox:
         while not self._frames:
             if self._close is not None:
                 return self._close
-            self._wake.clear()
-            await self._wake.wait()
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
         frame = self._frames.popleft()
-        self._taken.set()
-        self._count(frame.kind, -1, -frame.size)
+        _wake(self._sender)
+        self._count(frame.held, -1, -frame.size)
         if frame.joined is not None and self._last_delta.get(frame.joined[0].message_id) is frame:
             del self._last_delta[frame.joined[0].message_id]
         return frame.written()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
 
 
 def size_of(text: str) -> int:
