@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from pheby_server.testing import ManualHermes, MemoryTransport
 
 from .measuring import Sample, Samples, pin, server_core
 
+SIZES = ((100, 200), (1_000, 2_000), (10_000, 20_000))
+"""Conversations, and messages of one of them."""
 ROWS = ("list-growth", "history-growth", "history-page")
 TEXT = "A message of ordinary length, as people write them to each other every day. " * 3
 
@@ -119,8 +121,7 @@ async def measure_store(conversations: int, messages: int, repeats: int) -> dict
     return result
 
 
-async def measure_all(quick: bool) -> list[dict[str, float]]:
-    sizes = [(100, 200), (1_000, 2_000)] if quick else [(100, 200), (1_000, 2_000), (10_000, 20_000)]
+async def measure_all(quick: bool, sizes: Sequence[tuple[int, int]]) -> list[dict[str, float]]:
     return [await measure_store(conversations, messages, 30 if quick else 100) for conversations, messages in sizes]
 
 
@@ -128,8 +129,7 @@ def measure(quick: bool) -> Samples:
     pin(server_core())
     samples: Samples = {name: [] for name in ROWS}
     for _ in range(1 if quick else 5):
-        found = asyncio.run(measure_all(quick))
-        small, large = found[0], found[-1]
+        small, large = asyncio.run(measure_all(quick, (SIZES[0], SIZES[1] if quick else SIZES[2])))
         samples["list-growth"].append(Sample(large["list_ms"], small["list_ms"]))
         samples["history-growth"].append(Sample(large["history_ms"], small["history_ms"]))
         samples["history-page"].append(Sample(large["history_ms"], large["raw_history_ms"]))
@@ -141,7 +141,8 @@ COLUMNS += ("cold_start_ms", "cold_history_ms", "delete_ms", "restart_ms")
 
 
 def main() -> None:
-    found = asyncio.run(measure_all("--quick" in sys.argv))
+    quick = "--quick" in sys.argv
+    found = asyncio.run(measure_all(quick, SIZES[:2] if quick else SIZES))
     lines = ["".join(f"{column:>17}" for column in COLUMNS)]
     lines += ["".join(f"{each[column]:>17.2f}" for column in COLUMNS) for each in found]
     print("\n".join(lines))

@@ -30,7 +30,7 @@ def paced(kind: str, seconds: float, *, delta: bool) -> tuple[float, float]:
 
 
 def measure(quick: bool) -> Samples:
-    seconds = 1.0 if quick else 5.0
+    seconds = 1.0 if quick else 4.0
 
     def pheby() -> dict[str, float]:
         found = (*paced("pheby", seconds, delta=False), *paced("pheby", seconds, delta=True))

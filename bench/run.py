@@ -22,7 +22,7 @@ from typing import Any
 from .measuring import Goal, NotInstalledError, Row, Samples, cores, noise_between, read_goals, table, ticks
 
 ATTEMPTS = 2
-"""A measurement that was disturbed is made once more."""
+"""A measurement that was disturbed is made once more, unless the machine was busy from the start."""
 
 
 def chosen(goals: Iterable[Goal], only: Sequence[str]) -> dict[str, list[Goal]]:
@@ -60,7 +60,7 @@ def measure(module: str, goals: list[Goal], quick: bool, load: float) -> list[Ro
         if isinstance(found, str):
             return [Row(goal, [], missing=found) for goal in goals]
         rows = [Row(goal, found[goal.name], noise) for goal in goals]
-        if not noise.reason:
+        if not noise.reason or load > len(cores()):
             break
     return rows
 

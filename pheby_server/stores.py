@@ -116,6 +116,9 @@ CREATE INDEX attachments_by_expiry ON attachments (expires_at) WHERE has_file = 
 CREATE TABLE notes (message_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, given_with TEXT);
 CREATE INDEX notes_of_conversation ON notes (conversation_id);
 """,
+    """
+CREATE INDEX events_by_time ON events (time);
+""",
 )
 """From each version of the schema to the next one; a new database walks the whole way. Never changed, only added to."""
 SCHEMA_VERSION: Final = len(_MIGRATIONS)
@@ -400,11 +403,15 @@ def prune_events(keep: int, older_than: int, floor_is: Callable[[int], None]) ->
     """Forget events beyond the number to keep, and those from before a time; `floor_is` hears the log's new floor."""
 
     def prune(database: sqlite3.Connection) -> None:
-        beyond = database.execute("SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", (keep,)).fetchone()
-        # Times may jump back; the newest of the old ones is what counts.
-        old = database.execute("SELECT max(seq) FROM events WHERE time < ?", (older_than,)).fetchone()
+        # Only indexes and what will be forgotten are read: a full log's frames are hundreds of megabytes.
+        surplus = database.execute("SELECT count(*) FROM events").fetchone()[0] - keep
+        beyond = database.execute(
+            "SELECT max(seq) FROM (SELECT seq FROM events ORDER BY seq LIMIT ?)", (max(0, surplus),)
+        ).fetchone()
+        # Times may jump back; the newest of the old ones is what counts. The sign keeps SQLite from going by seq.
+        old = database.execute("SELECT max(+seq) FROM events WHERE time < ?", (older_than,)).fetchone()
         floor = int(database.execute("SELECT value FROM meta WHERE key = 'pruned_to'").fetchone()[0])
-        new = max(floor, beyond[0] if beyond else 0, old[0] or 0)
+        new = max(floor, beyond[0] or 0, old[0] or 0)
         if new > floor:
             database.execute("DELETE FROM events WHERE seq <= ?", (new,))
             _set_meta(database, pruned_to=new)

@@ -101,6 +101,28 @@ async def test_what_is_too_much_or_too_old_is_forgotten_and_the_head_stays(tmp_p
     await store.close()
 
 
+async def test_a_look_for_what_is_too_much_or_too_old_does_not_read_the_log(tmp_path: Path) -> None:
+    """R-M2: every thousand events, on the thread that live events wait for."""
+
+    async def steps(events: int) -> int:
+        store, log = await filled(tmp_path / str(events), *range(1, events + 1))
+        log.keep_events, log.keep_ms = events, 1_000
+        count = 0
+
+        def step() -> None:
+            nonlocal count
+            count += 1
+
+        await store.read(lambda database: database.set_progress_handler(step, 1))
+        await store.transact(log.prune(1_001))
+        await store.read(lambda database: database.set_progress_handler(None, 0))
+        assert log.floor == 0
+        await store.close()
+        return count
+
+    assert await steps(1_000) == await steps(10) > 0
+
+
 async def test_events_are_read_as_far_as_the_bytes_allow_and_at_least_one(tmp_path: Path) -> None:
     store, _ = await filled(tmp_path, 1, 2, 3)
     assert [seq for seq, _ in await store.read(read_events(0, 14)) or []] == [1, 2]
