@@ -18,10 +18,17 @@ SECRET_VARIABLE = "PHEBY_SECRET"  # noqa: S105 - the variable's name
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit code."""
-    parser = argparse.ArgumentParser(
+    args = parser().parse_args(arguments)
+    result: int = args.run(args)
+    return result
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options; the parsed arguments carry `run`."""
+    result = argparse.ArgumentParser(
         prog="pheby", description="Talk to your own Hermes Agent, and prove that it works."
     )
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = result.add_subparsers(required=True, metavar="COMMAND")
     demo.add_parser(subparsers)
     install.add_parsers(subparsers)
     config_check.add_parser(subparsers)
@@ -35,8 +42,6 @@ def main(arguments: list[str] | None = None) -> int:
     chat.add_argument("--url", default="ws://127.0.0.1:8786/v1/ws", help="default: %(default)s")
     chat.add_argument("--say", metavar="TEXT", help="send one message, print the answer and end")
     chat.set_defaults(run=_chat)
-    args = parser.parse_args(arguments)
-    result: int = args.run(args)
     return result
 
 

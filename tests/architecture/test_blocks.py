@@ -1,0 +1,326 @@
+"""R-P1: what the documents show can be typed, loaded and compiled: every block, and every command within a sentence."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import jsonschema
+import pytest
+import yaml
+from pheby_hermes.config import SECRET_NAMES
+
+from pheby import cli, config_check
+from pheby_protocol.registry import REGISTRY
+
+ROOT = Path(__file__).parents[2]
+_LEFT_OUT: Final = {"node_modules", "build", "dist"}
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part in _LEFT_OUT or part.startswith(".") for part in path.relative_to(ROOT).parts)
+)
+LANGUAGES: Final = {"dotenv", "json", "kotlin", "mermaid", "python", "sh", "yaml", ""}
+COMMANDS: Final = {
+    # What is not ours and may be typed all the same.
+    *("caddy", "cd", "cp", "curl", "export", "git", "hermes", "mkdir", "nginx", "npm", "openssl", "pip", "python3"),
+    *("source", "sqlite3", "sudo", "systemctl", "tar", "unzip"),
+}
+SECRET: Final = "of-a-document-0123456789-abcdefghijklm"
+
+
+@attrs.frozen
+class Block:
+    """One fenced block."""
+
+    page: Path
+    line: int
+    language: str
+    title: str | None
+    heading: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^( *)```([^\n]*)\n(.*?)^\1```$", text, re.M | re.S):
+        info = match[2].strip()
+        title = re.search(r'title="([^"]*)"', info)
+        line = text.count("\n", 0, match.start()) + 1
+        heading = re.findall(r"^#+ (.*)$", text[: match.start()], re.M)[-1]
+        yield Block(page, line, info.split(" ")[0], title and title[1], heading, textwrap.dedent(match[3]))
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def of(*languages: str) -> pytest.MarkDecorator:
+    found = [block for block in BLOCKS if block.language in languages]
+    assert found, languages
+    return pytest.mark.parametrize("block", found, ids=str)
+
+
+def test_the_blocks_are_found() -> None:
+    """All of them: a fence that is not closed, or not where its opening stood, would hide what follows."""
+    assert len(BLOCKS) == sum(len(re.findall(r"^ *```", page.read_text(), re.M)) for page in PAGES) / 2
+    assert {block.language for block in BLOCKS} <= LANGUAGES
+
+
+# -- JSON
+
+
+@of("json")
+def test_json_is_what_the_schemas_allow(block: Block) -> None:
+    """A frame by its own schema, an object by the one that its heading names, anything else as an HTTP body."""
+    value = json.loads(block.text)
+    assert isinstance(value, dict)
+    if value.get("type") in REGISTRY:
+        definition(REGISTRY[value["type"]].cls.__name__).validate(value)
+    elif block.heading in exported("pheby.schema.json")["$defs"]:
+        definition(block.heading).validate(value)
+    else:
+        assert any(is_body(value, name) for name in exported("openapi.json")["components"]["schemas"]), value
+
+
+def definition(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": exported("pheby.schema.json")["$defs"]})
+
+
+def is_body(value: dict[str, Any], name: str) -> bool:
+    components = exported("openapi.json")["components"]
+    if not set(value) <= set(components["schemas"][name].get("properties", {})):
+        return False
+    schema = {"$ref": f"#/components/schemas/{name}", "components": components}
+    return jsonschema.Draft202012Validator(schema).is_valid(value)
+
+
+@cache
+def exported(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "schemas" / "v1" / name).read_text())
+    return found
+
+
+# -- Settings
+
+
+@of("yaml")
+def test_settings_are_taken_as_they_stand(block: Block, tmp_path: Path) -> None:
+    """R-K1: those of Pheby alone are put where a whole home would have them."""
+    settings = yaml.safe_load(block.text)
+    assert isinstance(settings, dict)
+    settings.setdefault("plugins", {"enabled": ["pheby"]})
+    pheby = settings.setdefault("platforms", {}).setdefault("pheby", {})
+    pheby.setdefault("enabled", True)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    (tmp_path / ".env").write_text(f"PHEBY_SECRET={SECRET}\nPHEBY_ALLOWED_USERS=owner\n")
+    assert config_check.check(tmp_path, {}).problems == ()
+
+
+@of("dotenv")
+def test_lines_of_an_env_file_are_known(block: Block, tmp_path: Path) -> None:
+    """R-K1."""
+    (tmp_path / "config.yaml").write_text("plugins: {enabled: [pheby]}\nplatforms: {pheby: {enabled: true}}\n")
+    lines = dict(line.split("=", 1) for line in block.text.splitlines() if line and not line.startswith("#"))
+    assert set(lines) <= {*SECRET_NAMES, "PHEBY_ALLOWED_USERS", "PHEBY_HOME_CONVERSATION"}
+    lines |= {"PHEBY_ALLOWED_USERS": lines.get("PHEBY_ALLOWED_USERS", "owner")}
+    lines |= {"PHEBY_SECRET": lines.get("PHEBY_SECRET", SECRET)}
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    assert config_check.check(tmp_path, {}).problems == ()
+
+
+UNITS = sorted((ROOT / "docs").rglob("*.service"))
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_units_can_be_read(path: Path) -> None:
+    """A systemd unit: its sections, and what it starts."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
+    unit.read_string(path.read_text(encoding="utf-8"))
+    assert {"Unit", "Service", "Install"} <= set(unit.sections())
+    assert unit["Service"]["ExecStart"].startswith(("/", "%h/"))
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_takes_the_units(path: Path, tmp_path: Path) -> None:
+    # The program is not on this machine.
+    unit = tmp_path / path.name
+    unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", path.read_text(), flags=re.M))
+    command = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- Commands
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    """Its lines as a shell takes them apart, without variables in front and without what is piped on."""
+    joined = block.text.replace("\\\n", " ")
+    for line in joined.splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words.pop(0)
+        if words:
+            yield words[: words.index("|")] if "|" in words else words
+
+
+@of("sh")
+def test_a_shell_can_read_it(block: Block) -> None:
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+
+
+@of("sh")
+def test_every_command_can_be_typed(block: Block) -> None:
+    """R-P1: its program is known, and of our own every word."""
+    for words in commands_of(block):
+        check_command(words, whole=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_command_within_a_sentence_exists(page: Path) -> None:
+    """There only the beginning of a command may stand."""
+    prose = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for command in re.findall(r"`((?:make|pheby|python -m) [a-z][^`\n]*)`", prose):
+        check_command(shlex.split(command), whole=False)
+
+
+def check_command(words: list[str], *, whole: bool) -> None:
+    match [Path(words[0]).name, *words[1:]]:
+        case ["make", *rest]:
+            check_make(rest)
+        case ["pheby", *rest]:
+            check_pheby(rest, whole=whole)
+        case ["python" | "python3", "-m", module, *_]:
+            check_module(module)
+        case ["mvn", *rest]:
+            assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
+        case ["pip", "install", *rest]:
+            check_pip(rest)
+        case [program, *_]:
+            assert program in COMMANDS, words
+
+
+def check_make(words: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        name, given, _ = word.partition("=")
+        if given:
+            assert re.search(rf"\$\({name}\)|\$\(or \$\({name}\)|^{name} \?=", makefile, re.M), word
+        else:
+            assert word in targets(), word
+
+
+@cache
+def targets() -> frozenset[str]:
+    listed = subprocess.run(
+        ["make", "-C", str(ROOT), "--print-data-base", "--question", "--no-builtin-rules", "help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    return frozenset(re.findall(r"^([a-z][\w.-]*):(?!=)", listed, re.M))
+
+
+def check_pheby(words: list[str], *, whole: bool) -> None:
+    parser = parser_of_pheby()
+    if whole:
+        parser.parse_args(words)
+        return
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in parser._option_string_actions, words
+        else:
+            parser = below(parser, word) or parser
+    assert parser.prog != "pheby", words
+
+
+@cache
+def parser_of_pheby() -> argparse.ArgumentParser:
+    return cli.parser()
+
+
+def below(parser: argparse.ArgumentParser, word: str) -> argparse.ArgumentParser | None:
+    """The parser of a command's own command. Words that are no command are an option's value."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            assert word in action.choices, (parser.prog, word)
+            found: argparse.ArgumentParser = action.choices[word]
+            return found
+    return None
+
+
+def check_module(module: str) -> None:
+    path = ROOT / module.replace(".", "/")
+    assert module in ("pip", "venv") or path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+
+
+def check_pip(words: list[str]) -> None:
+    """What is installed with an extra, has that extra."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra in re.findall(r"\[([a-z,]+)\]", " ".join(words)):
+        assert set(extra.split(",")) <= set(extras), words
+
+
+# -- Programs
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def stands_in(block: Block, path: Path) -> bool:
+    """Whether its lines are lines of that file, one behind the other."""
+    wanted, there = lines_of(block.text), lines_of(path.read_text(encoding="utf-8"))
+    return any(there[start : start + len(wanted)] == wanted for start in range(len(there)))
+
+
+@of("python")
+def test_python_compiles(block: Block) -> None:
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.title], ids=str)
+def test_a_block_with_a_file_name_is_of_that_file(block: Block) -> None:
+    """Those files are programs that tests run or build (tests/client/test_examples.py, `make kotlin`)."""
+    assert block.title is not None
+    assert stands_in(block, ROOT / block.title)
+
+
+def test_kotlin_is_of_a_file_that_is_compiled() -> None:
+    compiled = [*(ROOT / "conformance" / "kotlin" / "src").rglob("*.kt"), *(ROOT / "schemas").rglob("*.kt")]
+    for block in BLOCKS:
+        if block.language == "kotlin":
+            assert any(stands_in(block, path) for path in compiled), str(block)
+
+
+def test_longer_programs_are_files_with_a_test() -> None:
+    """A block that imports something is a program, and stands in a file that is run."""
+    for block in BLOCKS:
+        if block.language == "python" and re.search(r"^(import|from) ", block.text, re.M):
+            assert block.title or block.page == ROOT / "README.md", str(block)
+            path = ROOT / (block.title or "docs/examples/first_chat.py")
+            assert stands_in(block, path), str(block)
+
+
+def test_commands_stand_in_blocks_of_commands() -> None:
+    """So that none is overlooked."""
+    for block in BLOCKS:
+        if block.language == "":
+            assert not re.search(r"(^ *|/)(make|pheby|pip|curl|mvn|hermes) [a-z-]", block.text, re.M), str(block)
