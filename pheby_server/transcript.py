@@ -69,6 +69,7 @@ class Conversations(Protocol):
 
     def get(self, conversation_id: ConversationId) -> Conversation: ...
     def update(self, conversation: Conversation) -> Change: ...
+    def is_going(self, conversation_id: ConversationId) -> bool: ...
 
 
 @attrs.frozen
@@ -371,7 +372,7 @@ class Transcript:
                 for message in known.unbound
             ]
             found = await self._port.bind(conversation_id, live, known.bindings)
-            if self.is_busy(conversation_id):
+            if self.is_busy(conversation_id) or self._conversations.is_going(conversation_id):
                 return True
             bindings = known.bindings | {bound.key: bound.message_id for bound in found}
             change = Change(writes=tuple(bind_row(conversation_id, bound.key, bound.message_id) for bound in found))

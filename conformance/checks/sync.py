@@ -7,6 +7,7 @@ from typing import Any
 from ..check import SCRIPTED, check, check_each, expect, same
 from ..phone import Frame, Phone
 from ..scene import Scene
+from .snapshot import next_delta
 
 
 def _logged(phone: Phone, conversation_id: str) -> list[Frame]:
@@ -111,7 +112,7 @@ async def streaming(scene: Scene) -> None:
     replaced = [frame for frame in before if frame["type"] == "message.replaced"]
     same(len(replaced), 1, "number of message.replaced")
     expect(not [frame for frame in before if frame["type"] == "message.delta"], "a delta came before sync.completed")
-    following = await back.seen("message.delta", conversation_id=conversation_id)
+    following = await next_delta(back, replaced[0]["message_id"], replaced[0]["index"])
     same(following["index"], replaced[0]["index"] + 1, "index of the next delta")
     await witness.request("run.cancel", run_id=receipt["run_id"])
     completed = await back.seen("message.completed", conversation_id=conversation_id)

@@ -257,7 +257,7 @@ answers(
 
 @peer("raw", "frames/refused.duplicate-key*")
 def last_key_wins(text: str, link: Link) -> str:
-    if text.count('"id"') + text.count('"\\u0069d"') > 1 or text.count('"a"') > 1:
+    if (text.endswith('"c2"}') and "}{" not in text) or '"a":2' in text:
         return json.dumps(json.loads(text))
     return text
 

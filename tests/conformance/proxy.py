@@ -180,7 +180,9 @@ class Proxy:
             frame = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError):
             return [text]
-        if not isinstance(frame, dict) or not isinstance(frame.get("id"), str):
+        if not isinstance(frame, dict) or not all(isinstance(frame.get(name), str) for name in ("id", "type")):
+            if isinstance(frame, dict) and isinstance(frame.get("id"), str):
+                link.asked[frame["id"]] = frame
             return [text]
         link.asked[frame["id"]] = frame
         if frame.get("type") == "hello":

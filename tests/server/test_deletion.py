@@ -594,3 +594,23 @@ async def test_a_send_that_is_on_its_way_to_a_full_disk_is_unavailable(
         while (answer := await rig.client.receive()).get("id") != "sending":
             pass
         assert answer["code"] == "unavailable"
+
+
+async def test_deleted_while_its_history_is_read(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """R-B4: what is looked up after a run comes to nothing, and is no failure for the log."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    read = rig.hermes.history
+
+    async def slowly(conversation_id: ConversationId) -> Any:
+        asked.set()
+        await go_on.wait()
+        return await read(conversation_id)
+
+    await rig.started()
+    rig.hermes.history = slowly  # type: ignore[method-assign]
+    rig.events.run_ended(rig.name, DONE)
+    await asyncio.wait_for(asked.wait(), 5)
+    assert (await rig.delete())["type"] == "conversation.delete.result"
+    go_on.set()
+    await asyncio.gather(*rig.server.runs._tasks)
+    assert "history.not_reconciled" not in caplog.text
