@@ -1,10 +1,10 @@
-"""The server that is right: the core on a simulated Hermes, with less to wait for than people need."""
+"""The server that is right: the core on a simulated Hermes, with less to wait for at the handshake."""
 
 from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -14,11 +14,8 @@ from pheby_protocol.messages.connection import AccessMode
 from pheby_server import Server, ServerConfig
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.auth import Authenticator
-from pheby_server.simulated import Pause, SimulatedHermes, Step
+from pheby_server.simulated import SimulatedHermes
 from pheby_server.system import SystemClock
-
-HASTE = 4.0
-"""So much faster than in the demo the scripts speak."""
 
 
 @attrs.frozen
@@ -36,13 +33,9 @@ async def good_server() -> AsyncIterator[GoodServer]:
     full, read_only = secrets.token_hex(32), secrets.token_hex(32)
     allowed: set[str] = set()
 
-    def quickly(text: str) -> Iterator[Step]:
-        for step in respond(text, allowed):
-            yield Pause(step.seconds / HASTE) if isinstance(step, Pause) else step
-
     with tempfile.TemporaryDirectory(prefix="pheby-conformance-") as folder:
-        hermes = SimulatedHermes(SystemClock(), quickly)
-        config = ServerConfig(storage=folder, heartbeat_ms=2_000, hello_deadline_ms=1_000)
+        hermes = SimulatedHermes(SystemClock(), lambda text: respond(text, allowed))
+        config = ServerConfig(storage=folder, heartbeat_ms=4_000, hello_deadline_ms=5_000)
         modes = ((AccessMode.FULL, full), (AccessMode.READ_ONLY, read_only))
         server = Server(config, hermes, Authenticator(modes))
         await server.start()

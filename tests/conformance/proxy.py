@@ -142,13 +142,15 @@ class Proxy:
                 return await self._plain(request, http)
             beats = all(peer.heartbeat for peer in self._peers)
             client = web.WebSocketResponse(
-                max_msg_size=MAX_MESSAGE, heartbeat=2.0 if beats else None, timeout=1.0, compress=False
+                max_msg_size=MAX_MESSAGE, heartbeat=4.0 if beats else None, timeout=1.0, compress=False
             )
             await client.prepare(request)
             link = Link(next(self._numbers))
             downward = asyncio.create_task(self._downward(server, client, link))
             try:
-                await self._upward(client, server, link)
+                # Either side may leave while the other writes.
+                with contextlib.suppress(ConnectionError):
+                    await self._upward(client, server, link)
             finally:
                 downward.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError, aiohttp.ClientError):

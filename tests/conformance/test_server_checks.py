@@ -16,7 +16,7 @@ from proxy import Peer, broken_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-JOBS = 40
+JOBS = 24
 
 
 async def checked(url: str, server: GoodServer, files: Path, patience: float) -> Report:
