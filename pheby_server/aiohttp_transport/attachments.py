@@ -29,6 +29,9 @@ log = log_of(__name__)
 MAX_DOWNLOADS: Final = 32
 """At the same time; each holds a file open."""
 SLICE_BYTES: Final = 262_144
+LARGEST_SLICE_BYTES: Final = 1_048_576
+QUICK_SECONDS: Final = 0.5
+"""Within this time a client that is quick takes a slice."""
 STALL_SECONDS: Final = 60.0
 """A client that takes none of a slice for so long is cut off; it resumes where it was."""
 
@@ -184,14 +187,22 @@ def _abort(request: web.Request) -> None:
 async def _send_bytes(
     request: web.Request, response: web.StreamResponse, file: io.FileIO, planned: Plan, metrics: Metrics
 ) -> None:
-    start, end = planned.start, planned.start + planned.length
+    start, end, size = planned.start, planned.start + planned.length, SLICE_BYTES
+    loop = asyncio.get_running_loop()
     while start < end:
+        began = loop.time()
         async with asyncio.timeout(STALL_SECONDS):
-            sent = await _send_slice(request, response, file, start, min(SLICE_BYTES, end - start))
+            sent = await _send_slice(request, response, file, start, min(size, end - start))
         if sent == 0:
             raise _ShortFileError
         metrics.attachment_bytes += sent
         start += sent
+        size = next_size(size, loop.time() - began)
+
+
+def next_size(size: int, seconds: float) -> int:
+    """The next slice's, behind one of this size that took so long: large only for who is quick."""
+    return min(2 * size, LARGEST_SLICE_BYTES) if seconds < QUICK_SECONDS else SLICE_BYTES
 
 
 async def _send_slice(

@@ -596,6 +596,15 @@ async def test_memory_stays_flat(rig: Rig) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
 
 
+def test_slices_grow_for_who_is_quick_and_are_small_again_for_who_is_not() -> None:
+    """R-G3: a slow line has all the time that there is for a small one."""
+    sizes = [attachments.SLICE_BYTES]
+    for _ in range(4):
+        sizes.append(attachments.next_size(sizes[-1], 0.01))
+    assert sizes == [262_144, 524_288, 1_048_576, 1_048_576, 1_048_576]
+    assert attachments.next_size(sizes[-1], 1.0) == 262_144
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
