@@ -74,7 +74,8 @@ public class PhebyClient(
 
     /** Starts, or starts again after [Link.Stopped]. Returns at once. */
     public fun connect(): Unit = synchronized(job) {
-        if (keeper?.isActive == true || !job.isActive) return
+        val isRunning = keeper?.isActive == true && link.value !is Link.Stopped
+        if (isRunning || !job.isActive) return
         outboxItems.start()
         val session = Session(config, secrets, storage, http, outboxItems, ::nextId, wake, board)
         board.link.value = Link.Connecting

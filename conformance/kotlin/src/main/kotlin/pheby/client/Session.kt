@@ -1,9 +1,12 @@
 package pheby.client
 
+import java.util.Collections
+import java.util.concurrent.ConcurrentHashMap
 import kotlin.time.TimeMark
 import kotlin.time.TimeSource
 import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.CoroutineStart
 import kotlinx.coroutines.cancelChildren
 import kotlinx.coroutines.channels.BufferOverflow
 import kotlinx.coroutines.channels.Channel
@@ -58,8 +61,9 @@ internal class Session(
             Link.Stopped(StopReason.FAILED, cause = error)
         }
         config.log("stopped: ${how.reason} ${how.code?.code ?: ""}")
-        board.link.value = how
         outbox.stop(how.reason)
+        // The last of all: whoever sees it may begin anew.
+        board.link.value = how
     }
 
     private suspend fun load() {
@@ -197,8 +201,10 @@ internal class Session(
                 }
                 is Batch -> frame.events.forEach(::fold)
                 is Event -> {
-                    state = state.apply(frame)
-                    told += frame
+                    val next = state.apply(frame)
+                    // What was applied before is no news.
+                    if (frame !is LoggedEvent || next !== state) told += frame
+                    state = next
                     if (frame is ServerDraining) announcedMs = frame.reconnectAfterMs
                 }
                 is Snapshot -> state = state.apply(frame)
@@ -266,7 +272,7 @@ internal class Session(
     }
 }
 
-/** Sends what the owner has sent, in order, each until a receipt is there. */
+/** Sends what the owner has sent, in order and without waiting for each other, each until a receipt is there. */
 internal class Delivery(
     private val outbox: Outbox,
     private val connection: Connection,
@@ -275,48 +281,69 @@ internal class Delivery(
     private val config: ClientConfig,
 ) {
     private val since = TimeSource.Monotonic.markNow()
-    private var tries = 0
+    private val changes = Channel<Unit>(Channel.CONFLATED)
+    private val sending: MutableSet<ClientMessageId> = Collections.newSetFromMap(ConcurrentHashMap())
 
-    suspend fun run(): Nothing {
-        while (true) deliver(outbox.items.firstOf { items -> items.firstOrNull { it.isWaiting } })
+    suspend fun run(): Unit = coroutineScope {
+        launch { outbox.items.collect { changes.send(Unit) } }
+        for (change in changes) {
+            while (true) {
+                val item = next() ?: break
+                sending += item.clientMessageId
+                val marked = marked(item)
+                // Up to where it waits for the answer, so that what was said first is sent first.
+                launch(start = CoroutineStart.UNDISPATCHED) {
+                    deliver(marked)
+                    sending -= item.clientMessageId
+                    changes.send(Unit)
+                }
+            }
+        }
+    }
+
+    private fun next(): Outgoing? = outbox.items.value.firstOrNull { it.isWaiting && it.clientMessageId !in sending }
+        ?.takeIf { sending.size < MOST_AT_ONCE }
+
+    private suspend fun marked(item: Outgoing): Outgoing {
+        if (item.firstSentAt != null) return item
+        val now = welcome.serverTime + since.elapsedNow().inWholeMilliseconds
+        outbox.change(item.clientMessageId) { it.copy(firstSentAt = now) }
+        return item.copy(firstSentAt = now)
     }
 
     private suspend fun deliver(item: Outgoing) {
-        val id = item.clientMessageId
-        val firstSentAt = item.firstSentAt
-        try {
-            if (firstSentAt != null && firstSentAt < welcome.receiptsSince) return lookUp(id)
-            if (firstSentAt == null) outbox.change(id) { it.copy(firstSentAt = serverTime()) }
-            val send = MessageSend(nextId(), item.conversationId, id, item.text, item.ifBusy)
-            val result = withTimeoutOrNull(config.requestMs) { connection.ask(send) } ?: return
-            outbox.done((result as MessageSendResult).receipt)
-            tries = 0
-        } catch (error: RequestFailedException) {
-            if (error.isPassing() && ++tries <= MOST_TRIES) delay(error.error.retryAfterMs ?: (config.firstDelayMs shl tries))
-            else refused(id, error)
+        val isOld = item.firstSentAt!! < welcome.receiptsSince
+        var tries = 0
+        while (true) {
+            try {
+                withTimeoutOrNull(config.requestMs) { if (isOld) lookUp(item) else send(item) } ?: continue
+                return
+            } catch (error: RequestFailedException) {
+                if (!error.isPassing() || ++tries > MOST_TRIES) return outbox.refused(item.clientMessageId, error.error)
+                delay(error.error.retryAfterMs ?: (config.firstDelayMs shl tries))
+            }
         }
+    }
+
+    private suspend fun send(item: Outgoing) {
+        val request = MessageSend(nextId(), item.conversationId, item.clientMessageId, item.text, item.ifBusy)
+        outbox.done((connection.ask(request) as MessageSendResult).receipt)
     }
 
     /** What the server may have forgotten is not sent again unless the owner wants it. */
-    private suspend fun lookUp(id: ClientMessageId) {
+    private suspend fun lookUp(item: Outgoing) {
         try {
-            val result = connection.ask(MessageReceipt(nextId(), id)) as MessageReceiptResult
-            outbox.done(result.receipt)
+            val request = MessageReceipt(nextId(), item.clientMessageId)
+            outbox.done((connection.ask(request) as MessageReceiptResult).receipt)
         } catch (error: RequestFailedException) {
             if (error.code != ErrorCode.NotFound) throw error
-            outbox.change(id) { it.copy(askOwner = true) }
+            outbox.change(item.clientMessageId) { it.copy(askOwner = true) }
         }
     }
 
-    private suspend fun refused(id: ClientMessageId, error: RequestFailedException) {
-        tries = 0
-        outbox.refused(id, error.error)
-    }
-
-    private fun serverTime(): Time = welcome.serverTime + since.elapsedNow().inWholeMilliseconds
-
     private companion object {
         const val MOST_TRIES = 5
+        const val MOST_AT_ONCE = 8
     }
 }
 

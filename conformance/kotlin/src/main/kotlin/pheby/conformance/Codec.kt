@@ -6,21 +6,17 @@ import kotlinx.serialization.json.JsonElement
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.jsonObject
-import kotlinx.serialization.json.jsonPrimitive
 import pheby.protocol.Frame
 import pheby.protocol.PhebyJson
 import pheby.protocol.ProtocolException
 
-/**
- * One JSON object per line, `{"id","target","wire"}` as in the vectors, is answered by one: `{"id","valid":true,
- * "reencoded":{…}}`, or `{"id","valid":false,"flaw":"…"}`.
- */
+/** Answers each line `{"id","target","wire"}` by `{"id","valid","wire"}`, the wire being what was read, written again. */
 internal fun codec(lines: BufferedReader, out: PrintStream) {
     for (line in lines.lineSequence()) {
         val asked = PhebyJson.json.parseToJsonElement(line).jsonObject
         val answer: Map<String, JsonElement> = try {
             val frame = read(asked.text("target"), asked.text("wire"))
-            mapOf("valid" to JsonPrimitive(true), "reencoded" to PhebyJson.json.parseToJsonElement(PhebyJson.encode(frame)))
+            mapOf("valid" to JsonPrimitive(true), "wire" to JsonPrimitive(PhebyJson.encode(frame)))
         } catch (error: ProtocolException) {
             mapOf("valid" to JsonPrimitive(false), "flaw" to JsonPrimitive(error.message))
         }
@@ -34,5 +30,3 @@ private fun read(target: String, wire: String): Frame = when (target) {
     "server_frame" -> PhebyJson.decodeServerFrame(wire)
     else -> PhebyJson.decodeFrame(wire)
 }
-
-private fun JsonObject.text(name: String): String = getValue(name).jsonPrimitive.content

@@ -9,7 +9,7 @@ public fun main(arguments: Array<String>) {
         arguments.contentEquals(arrayOf("codec")) -> codec(System.`in`.bufferedReader(), System.out)
         arguments.size == 2 && arguments[0] == "client" -> {
             val secret = System.getenv("PHEBY_SECRET") ?: usage("set PHEBY_SECRET")
-            runBlocking { watch(arguments[1], secret, System.getenv("PHEBY_SCENARIO").orEmpty(), System.`in`, System.out) }
+            runBlocking { obey(arguments[1], secret, System.`in`.bufferedReader(), System.out) }
             // The threads of the HTTP client end a minute later.
             exitProcess(0)
         }

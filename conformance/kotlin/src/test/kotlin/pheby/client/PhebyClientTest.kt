@@ -252,6 +252,7 @@ class PhebyClientTest {
         }
         val batched = listOf(11L, 12L).joinToString(",") { event("message.created", it, """"message":${message("msg_$it", it)}""") }
         line.send("""{"type":"batch","events":[$batched]}""")
+        line.send("""{"type":"batch","events":[$batched]}""")
         line.send(event("message.created", 13, """"message":${message("msg_13", 13)}"""))
         val found = events.await()
         assertEquals(listOf("msg_11", "msg_12", "msg_13"), found.map { it.first })
@@ -435,6 +436,22 @@ class PhebyClientTest {
         }
         next.outbox.first { it.isEmpty() }
         next.close()
+    }
+
+    @Test
+    fun `words do not wait for each other's receipts, and keep their order`() = withServer { server ->
+        val client = server.client()
+        val line = server.inStep()
+        val receipts = (1..20).map { async(start = CoroutineStart.UNDISPATCHED) { client.send(one, "$it") } }
+        val sent = ArrayList(List(8) { line.receive() as MessageSend })
+        assertEquals(emptyList<String>(), line.left())
+        for (place in 0 until 20) {
+            line.sendReceipt(sent[place])
+            if (sent.size < 20) sent += line.receive() as MessageSend
+        }
+        assertEquals(sent.map { it.clientMessageId }, receipts.map { it.await().clientMessageId })
+        assertEquals((1..20).map { "$it" }, sent.map { it.text })
+        client.close()
     }
 
     @Test

@@ -105,8 +105,8 @@ class SurfaceTest {
     @Test
     fun `the client uses of Java only what Android has from its beginning`() {
         val allowed = setOf(
-            "java.io.IOException", "java.io.OutputStream", "java.math.BigDecimal", "java.math.MathContext", "java.security.MessageDigest",
-            "java.util.UUID", "java.util.concurrent.ConcurrentHashMap", "java.util.concurrent.TimeUnit",
+            "java.io.IOException", "java.io.OutputStream", "java.math.BigDecimal", "java.math.MathContext",
+            "java.security.MessageDigest", "java.util.Collections", "java.util.UUID", "java.util.concurrent.ConcurrentHashMap", "java.util.concurrent.TimeUnit",
             "java.util.concurrent.atomic.AtomicLong",
         )
         val found = Project.client.flatMap { Regex("\\bjavax?\\.[\\w.]+").findAll(it.readText()).map { match -> match.value } }.toSet()

@@ -1,0 +1,80 @@
+package pheby.conformance
+
+import java.io.BufferedReader
+import java.io.OutputStream
+import java.io.PrintStream
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.cancelChildren
+import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.withContext
+import kotlinx.serialization.json.JsonArray
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.JsonPrimitive
+import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
+import pheby.client.ClientConfig
+import pheby.client.PhebyClient
+import pheby.client.PhebyException
+import pheby.protocol.ApprovalId
+import pheby.protocol.AttachmentId
+import pheby.protocol.ChoiceId
+import pheby.protocol.ClarificationId
+import pheby.protocol.ClientInfo
+import pheby.protocol.ConversationId
+import pheby.protocol.DeviceId
+import pheby.protocol.PhebyJson
+import pheby.protocol.RunId
+
+/** A client that obeys the lines on its input until that ends, as the suite's README has them. */
+internal suspend fun obey(url: String, secret: String, lines: BufferedReader, out: PrintStream) {
+    val info = ClientInfo("pheby-kotlin", "1", DeviceId("kotlin-conformance"))
+    val config = ClientConfig(url, info, pingIntervalMs = PING_MS, log = System.err::println)
+    val client = PhebyClient(config, { refused -> secret.takeIf { refused == null } })
+    client.connect()
+    coroutineScope {
+        while (true) {
+            val line = withContext(Dispatchers.IO) { lines.readLine() } ?: break
+            val order = PhebyJson.json.parseToJsonElement(line).jsonObject
+            if (order.text("do") == "state") out.tell(client)
+            // What is asked first is sent first; its answer is not waited for.
+            else launch(Dispatchers.Unconfined) { client.attempt(order) }
+        }
+        coroutineContext.cancelChildren()
+    }
+    client.close()
+}
+
+private const val PING_MS = 5_000L
+
+private fun PrintStream.tell(client: PhebyClient) {
+    val state = client.state.value
+    println(JsonObject(mapOf("digest" to JsonPrimitive(state.digest()), "state" to state.shown())))
+    flush()
+}
+
+/** What the server refuses is told, and the owner goes on. */
+private suspend fun PhebyClient.attempt(order: JsonObject): Unit = try {
+    carryOut(order)
+} catch (error: PhebyException) {
+    System.err.println("${order.text("do")}: ${error.message}")
+}
+
+private suspend fun PhebyClient.carryOut(order: JsonObject) {
+    when (order.text("do")) {
+        "send" -> send(ConversationId(order.text("conversation_id")), order.text("text"))
+        "cancel" -> cancel(RunId(order.text("run_id")))
+        "approve" -> approve(ApprovalId(order.text("approval_id")), order.text("choice"))
+        "answer" -> {
+            val choices = (order["choice_ids"] as? JsonArray).orEmpty().map { ChoiceId(it.jsonPrimitive.content) }
+            clarify(ClarificationId(order.text("clarification_id")), choices, order["text"]?.jsonPrimitive?.content)
+        }
+        "download" -> {
+            val known = state.value.attachments.getValue(AttachmentId(order.text("attachment_id")))
+            download(known, OutputStream.nullOutputStream())
+        }
+        else -> System.err.println("not known: $order")
+    }
+}
+
+internal fun JsonObject.text(name: String): String = getValue(name).jsonPrimitive.content
