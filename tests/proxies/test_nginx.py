@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from pheby import Client
 from pheby_server.testing import TEST_SECRET
 from tests.proxies.conftest import Pheby, free_ports, running
 from tests.proxies.raw_http import Answer, Origin
@@ -198,3 +199,55 @@ async def test_what_is_known_to_differ(
     assert (ours.status, theirs.status) == (our_status, their_status)
     if our_status == 200 and method == "GET":
         assert ours.body == CONTENT[:size]
+
+
+# The part for nginx that owners are given
+
+OWNERS = Path(__file__).parents[2] / "docs" / "howto" / "nginx.conf"
+
+
+def adapted(pheby_port: int, port: int, folder: Path) -> str:
+    """As it stands, but for what a test has no rights to, and no TLS: of that nginx needs nothing of ours."""
+    text = OWNERS.read_text(encoding="utf-8")
+    for old, new in (
+        ("listen 443 ssl;", f"listen 127.0.0.1:{port};"),
+        ("    ssl_certificate     /etc/ssl/pheby/fullchain.pem;\n", ""),
+        ("    ssl_certificate_key /etc/ssl/pheby/privkey.pem;\n", ""),
+        ("http://127.0.0.1:8786", f"http://127.0.0.1:{pheby_port}"),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    head, _, _ = CONFIGURATION.format(folder=folder, port=port).partition("    server {")
+    return head.replace("access_log off;", f"access_log {folder}/access.log; gzip on; gzip_types *;") + text + "}\n"
+
+
+@pytest.fixture
+async def owners(pheby: Pheby, tmp_path: Path) -> AsyncIterator[Origin]:
+    folder = tmp_path / "owners"
+    folder.mkdir()
+    (port,) = free_ports(1)
+    configuration = folder / "nginx.conf"
+    configuration.write_text(adapted(pheby.port, port, folder))
+    async with running(["nginx", "-p", str(folder), "-e", "stderr", "-c", str(configuration)], port, folder):
+        yield Origin(port)
+
+
+async def test_a_socket_goes_through(owners: Origin) -> None:
+    """R-A4."""
+    async with Client(f"ws://127.0.0.1:{owners.port}/v1/ws", TEST_SECRET) as client:
+        assert client.welcome is not None
+
+
+async def test_a_file_goes_through_as_it_is_and_in_parts(pheby: Pheby, owners: Origin, tmp_path: Path) -> None:
+    """R-G3, J11, J12: nothing is compressed, and the secret is in no log."""
+    path = f"/v1/attachments/{pheby.files.add(CONTENT)}"
+    asked = [f"Authorization: Bearer {TEST_SECRET}", "Accept-Encoding: gzip"]
+    whole = await owners.ask("GET", path, asked)
+    assert (whole.status, whole.body) == (200, CONTENT)
+    assert "content-encoding" not in whole.headers
+    part = await owners.ask("GET", path, [*asked, "Range: bytes=99-1099", f"If-Range: {whole.headers['etag']}"])
+    assert (part.status, part.body) == (206, CONTENT[99:1100])
+    assert (await owners.ask("GET", path)).status == 401
+    log = (tmp_path / "owners" / "access.log").read_text()
+    assert path in log
+    assert TEST_SECRET not in log
