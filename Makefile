@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies install-test test-extra clean
+.PHONY: docs release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies install-test test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,8 @@ help:
 	@echo "make proxies                  files and sockets beside nginx and through Caddy"
 	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
+	@echo "make docs [MERMAID=file.js]   the documentation as a site, in build/site"
+	@echo "make release                  everything that is released, in dist, the same in each run; then tried on every Python here"
 	@echo "make setup                    the development environment and both Hermes lines"
 
 # Standard output belongs to what was asked for (`make demo SERVE=1` prints JSON), so this speaks on standard error.
@@ -70,6 +72,13 @@ test-hermes: hermes
 bench: $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt >&2
 	$(BIN)/python -m bench.run $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
+
+# The diagrams are drawn in the reader's browser by Mermaid, which is fetched from a public server; with MERMAID=file (the
+# mermaid.min.js of its npm package) it is part of the site, and no page asks anybody for anything.
+docs: $(VENV)/.made
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt >&2
+	@MERMAID='$(MERMAID)' NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 # What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
 SCHEDULES ?= 10000

@@ -209,6 +209,8 @@ def check_command(words: list[str], *, whole: bool) -> None:
             check_pheby(rest, whole=whole)
         case ["python" | "python3", "-m", module, *_]:
             check_module(module)
+        case ["python", script, *_]:
+            assert (ROOT / script).is_file(), words
         case ["mvn", *rest]:
             assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
         case ["pip", "install", *rest]:

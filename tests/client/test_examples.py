@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
+import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,3 +138,31 @@ async def test_an_agent_of_ones_own(tmp_path: Path) -> None:
     finally:
         stop.set()
         await serving
+
+
+async def test_a_backup_that_was_put_back_gives_no_number_twice(tmp_path: Path) -> None:
+    """R-M4, R-I2: by the command that the page names; without it the log would go on under the same epoch."""
+    page = (EXAMPLES.parent / "howto" / "upgrade-and-backup.md").read_text(encoding="utf-8")
+    (statement,) = re.findall(r'pheby\.db "(INSERT [^"]*)"', page)
+
+    async def epoch() -> str:
+        house = House(str(tmp_path / "store"))
+        await house.open()
+        try:
+            async with Client(house.url, SECRET) as client:
+                await client.create_conversation()
+                assert client.welcome is not None
+                return client.welcome.epoch
+        finally:
+            await house.close()
+
+    first = await epoch()
+    backup = (tmp_path / "store" / "pheby.db").read_bytes()
+    assert await epoch() == first
+    (tmp_path / "store" / "pheby.db").write_bytes(backup)
+    with contextlib.closing(sqlite3.connect(tmp_path / "store" / "pheby.db")) as database:
+        database.execute(statement)
+        database.commit()
+    second = await epoch()
+    assert second != first
+    assert await epoch() == second
