@@ -77,7 +77,9 @@ bench: $(VENV)/.made
 # mermaid.min.js of its npm package) it is part of the site, and no page asks anybody for anything.
 docs: $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt >&2
-	@MERMAID='$(MERMAID)' NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@# Not --quiet: then --strict would not hear of warnings.
+	@mkdir -p build
+	@MERMAID='$(MERMAID)' NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 	@echo build/site/index.html
 
 # What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
