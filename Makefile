@@ -82,6 +82,12 @@ docs: $(VENV)/.made
 	@MERMAID='$(MERMAID)' NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 	@echo build/site/index.html
 
+# Of what is committed. The second part needs the package index, and takes a minute for each Python.
+release: $(VENV)/.made
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]' -c constraints.txt >&2
+	@$(BIN)/python -m release.make
+	@$(BIN)/python -m release.try_wheel
+
 # What takes minutes: many random schedules, many kills of real gateways. Side by side, since a gateway mostly waits.
 SCHEDULES ?= 10000
 KILLS ?= 200
@@ -129,4 +135,4 @@ install-test: hermes
 test-extra: kotlin node proxies install-test
 
 clean:
-	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

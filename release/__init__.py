@@ -1,0 +1,1 @@
+"""What is released, and whether it works where it is installed. Not shipped."""
