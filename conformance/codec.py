@@ -72,10 +72,10 @@ def verdict(vector: Vector, answer: dict[str, Any]) -> str:
     if not valid or "reencoded" not in vector:
         return ""
     try:
-        found = json.loads(answer.get("wire", ""))
+        found = answer["reencoded"] if "reencoded" in answer else json.loads(answer.get("wire", ""))
     except (TypeError, ValueError):
         return "`wire` is not the JSON text of what was read"
-    return "" if alike(found, vector["reencoded"]) else f"it was written again as {answer['wire'][:500]}"
+    return "" if alike(found, vector["reencoded"]) else f"it was written again as {json.dumps(found)[:500]}"
 
 
 def alike(one: object, other: object) -> bool:

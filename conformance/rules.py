@@ -64,6 +64,7 @@ NOT_CHECKED: Final[dict[str, dict[str, str]]] = {
         "P-ATT-6": "files live for days",
         "P-ERR-9": "needs more live events than a server keeps for a slow client",
         "P-ERR-10": "needs a server that is stopped",
+        "P-HELLO-14": "needs a secret that is changed",
         "P-MODEL-4": "needs two models that differ in their efforts",
         "P-MSG-4": "needs a crash at one moment",
         "P-TOOL-3": "needs a tool with a secret that the server's own redaction knows",

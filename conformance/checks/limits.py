@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 
 from ..check import check, expect, same
@@ -73,6 +75,23 @@ async def many_requests(scene: Scene) -> None:
             same((answer["code"], answer["retryable"]), ("rate_limited", True), "error")
             expect("retry_after_ms" in answer, "rate_limited does not say when to come back")
     await phone.fence()
+
+
+@check("limits/flood", "P-ERR-12")
+async def flood(scene: Scene) -> None:
+    """Requests that come too fast are rate_limited, and whoever goes on is closed with 4429."""
+    phone = await scene.in_step()
+    asked: list[str] = []
+    with contextlib.suppress(ConnectionError):
+        while phone.close_code is None and len(asked) < 50_000:
+            asked.append(await phone.send("ping"))
+            if len(asked) % 100 == 0:
+                # Time to read that it was closed.
+                await asyncio.sleep(0)
+    same(await phone.closed(), 4429, "close code")
+    refusals = [frame for frame in phone.frames if frame.get("code") == "rate_limited"]
+    expect(refusals, "nothing was refused before")
+    expect(all("retry_after_ms" in frame for frame in refusals), "rate_limited does not say when to come back")
 
 
 @check("limits/ping", "P-HELLO-10")

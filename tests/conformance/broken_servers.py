@@ -105,9 +105,9 @@ def secret_in_a_cookie(http: Http) -> None:
         http.headers["Authorization"] = f"Bearer {value}"
 
 
-@peer("after", "http/refused.empty-secret", "http/refused.scheme-alone")
+@peer("after", "http/refused.no-secret")
 def no_challenge(http: Http) -> None:
-    if http.headers.get("Authorization") in ("Bearer ", "Bearer") and http.headers.get("Upgrade"):
+    if http.headers.get("Upgrade") and not http.query and not {"Authorization", "Cookie"} & set(http.headers):
         http.answer.pop("WWW-Authenticate", None)
 
 
@@ -1293,6 +1293,11 @@ def models_are_a_fault(frame: Frame, link: Link) -> Iterable[Frame]:
 @peer("closed", "limits/binary")
 def another_close_for_binary(code: int, link: Link) -> int:
     return 1000 if code == 1003 else code
+
+
+@peer("closed", "limits/flood")
+def another_close_for_floods(code: int, link: Link) -> int:
+    return 1000 if code == 4429 else code
 
 
 @peer("closed", "limits/frame-too-large")
