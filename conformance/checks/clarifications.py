@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..check import SCRIPTED, check, check_each, expect, same
@@ -35,6 +36,12 @@ async def _answered(scene: Scene, phone: Phone, question: Frame, **answer: Any) 
     return text
 
 
+def _picked(said: str, *labels: str) -> list[str]:
+    """The labels that were picked: some agents repeat the others, too."""
+    counts = [len(re.findall(rf"\b{label}\b", said)) for label in labels]
+    return [label for label, count in zip(labels, counts, strict=True) if count > min(counts)]
+
+
 async def _open(phone: Phone, question: Frame) -> bool:
     page = await phone.ask("conversation.history", conversation_id=question["conversation_id"])
     name = question["clarification_id"]
@@ -58,7 +65,7 @@ async def choice(scene: Scene) -> None:
     phone, _, question = await _asked(scene)
     other = await scene.in_step()
     said = await _answered(scene, phone, question, choice_ids=_ids(question, "green"))
-    expect("green" in said and "red" not in said, f"the tool got: {said}")
+    expect(_picked(said, "red", "green") == ["green"], f"the tool got: {said}")
     for each in (phone, other):
         found = await each.seen("clarification.resolved", clarification_id=question["clarification_id"])
         same(found["clarification"]["status"], "resolved", "status")
@@ -91,7 +98,7 @@ async def several(scene: Scene) -> None:
     phone, _, question = await _asked(scene, "choose Which colours?|red|green|blue")
     picked = ("red", "blue") if question["multiple"] else ("blue",)
     said = await _answered(scene, phone, question, choice_ids=_ids(question, *picked))
-    expect(all(label in said for label in picked) and "green" not in said, f"the tool got: {said}")
+    expect(_picked(said, "red", "green", "blue") == list(picked), f"the tool got: {said}")
 
 
 @check("clarifications/skip", "P-CLAR-3", needs=_NEEDS)
