@@ -29,8 +29,14 @@ class _Failures:
 class Lockout:
     """How long an address is refused without a look at its wrong secrets. By a clock that nobody sets."""
 
-    def __init__(self, monotonic: Callable[[], float], max_addresses: int = MAX_ADDRESSES) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        max_addresses: int = MAX_ADDRESSES,
+        free_failures: int = FREE_FAILURES,
+    ) -> None:
         self._monotonic = monotonic
+        self._free_failures = free_failures
         self._max_addresses = max_addresses
         self._found: OrderedDict[str, _Failures] = OrderedDict()
 
@@ -50,7 +56,7 @@ class Lockout:
         if now - found.until > FORGET_SECONDS:
             found.count = 0
         found.count, found.until = found.count + 1, now
-        doublings = found.count - FREE_FAILURES
+        doublings = found.count - self._free_failures
         if doublings >= 0:
             # The exponent is bounded too: a float is not.
             found.until = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(doublings, 20))

@@ -604,10 +604,14 @@ _without("clarifications", "no_clarification", "clarifications/snapshot", lambda
 @peer("down", "snapshot/deltas-go-on")
 def one_delta_lost(frame: Frame, link: Link) -> Iterable[Frame]:
     if frame["type"] == "snapshot":
-        link.memory.setdefault("streaming", set()).update(item["message_id"] for item in frame["messages"])
-    if frame["type"] == "message.delta" and frame["message_id"] in link.memory.get("streaming", ()):
-        link.memory["streaming"].discard(frame["message_id"])
-        return
+        shown = {item["message_id"]: item["index"] for item in frame["messages"] if "index" in item}
+        link.memory.setdefault("streaming", {}).update(shown)
+    if frame["type"] == "message.delta":
+        index = link.memory.get("streaming", {}).get(frame["message_id"])
+        # One that the snapshot has already nobody would miss.
+        if index is not None and frame["index"] > index:
+            del link.memory["streaming"][frame["message_id"]]
+            return
     yield frame
 
 
