@@ -32,9 +32,10 @@ KOTLIN = {
 
 
 def main() -> int:
-    """Make everything twice and compare; the exit code."""
+    """Make everything twice, as two people would, and compare; the exit code."""
     with tempfile.TemporaryDirectory(prefix="pheby-release-") as folder:
-        first, second = (make(Path(folder) / name) for name in ("first", "second"))
+        first = make(Path(folder) / "first", umask=0o022, zone="UTC")
+        second = make(Path(folder) / "second", umask=0o077, zone="Asia/Tokyo")
         differing = [path.name for path in first if path.read_bytes() != (second[0].parent / path.name).read_bytes()]
         if differing:
             print(f"not the same in two runs: {', '.join(differing)}", file=sys.stderr)
@@ -49,26 +50,28 @@ def main() -> int:
     return 0
 
 
-def make(folder: Path) -> list[Path]:
+def make(folder: Path, *, umask: int, zone: str) -> list[Path]:
     """Everything that is released, in a new folder; sorted by name."""
     when, version = source_time(), project_version()
     source, made = folder / "source", folder / "dist"
     export(source, when)
     made.mkdir()
-    environment = os.environ | {"SOURCE_DATE_EPOCH": str(when)}
+    environment = os.environ | {"SOURCE_DATE_EPOCH": str(when), "TZ": zone}
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(made), str(source)]
-    run(build, env=environment)
+    run(build, env=environment, umask=umask)
     for sdist in made.glob("*.tar.gz"):
         sdist.write_bytes(settled(sdist.read_bytes(), when))
+    for wheel in made.glob("*.whl"):
+        archive(wheel, content_of(wheel), when)
     archive(made / f"pheby-plugin-{version}.zip", plugin_files(), when)
     archive(made / f"pheby-kotlin-{version}-sources.jar", kotlin_files(), when)
     write_archive(made / f"pheby-conformance-{version}.zip")
     return sorted(made.iterdir())
 
 
-def run(command: list[str], env: dict[str, str] | None = None) -> None:
+def run(command: list[str], env: dict[str, str] | None = None, umask: int = -1) -> None:
     """Run it quietly; if it fails, what it printed is shown and this run is over."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, umask=umask)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
@@ -120,10 +123,17 @@ def archive(file: Path, content: Iterable[tuple[str, bytes]], when: int) -> None
     """A zip with names, times, modes and order of its own. Zip knows no time before 1980."""
     date = time.gmtime(max(when, 315_532_800))[:6]
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, data in sorted(content):
+        # A wheel's own description is to stand at its end.
+        for name, data in sorted(content, key=lambda item: (".dist-info/" in item[0], item[0])):
             info = zipfile.ZipInfo(name, date)
             info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100644 << 16
             packed.writestr(info, data)
+
+
+def content_of(file: Path) -> list[tuple[str, bytes]]:
+    """What is in a zip."""
+    with zipfile.ZipFile(file) as packed:
+        return [(info.filename, packed.read(info)) for info in packed.infolist() if not info.is_dir()]
 
 
 def plugin_files() -> list[tuple[str, bytes]]:
