@@ -355,9 +355,6 @@ def _with(value: dict[str, Any], path: tuple[str, ...], inner: Any) -> dict[str,
 def _without_settings(text: str, marker: Marker) -> str:
     """Undone to the byte as long as nobody else has changed the file, else by what it says."""
     for edit in reversed(marker.config):
-        if digest(text) == edit.before:
-            # It was noted down, but not done.
-            continue
         exact = digest(text) == edit.after
         for change in reversed(edit.changes):
             text = change.splice.undone(text) if exact else edits.take_back(text, change)

@@ -163,6 +163,16 @@ def test_a_plugin_that_was_added_since_stays() -> None:
     assert said(edits.take_back(text, change))["plugins"]["enabled"] == ["notes", "calendar"]
 
 
+def test_a_setting_that_stands_there_twice_by_now_is_left_alone() -> None:
+    """R-S1: without the one that counts the other would come into force."""
+    text = "platforms:\n  telegram: {}\n"
+    change = edits.add(text, ("platforms", "pheby"), EXTRA)
+    assert change is not None
+    twice = change.splice.done(text) + "  pheby: {enabled: true, extra: {port: 8786}}\n"
+    with pytest.raises(CannotEditError):
+        edits.take_back(twice, change)
+
+
 def test_a_section_that_was_filled_since_stays() -> None:
     """R-S1: `display` was made for Pheby, but holds the owner's choice by now."""
     change = edits.add("model: {}\n", ("display", "platforms", "pheby"), SHOWN)
