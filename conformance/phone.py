@@ -113,6 +113,8 @@ class Phone:
         request_id = f"r{next(self._ids)}"
         frame = {"type": type_, "id": request_id, **fields}
         self.record.sent.append(frame)
+        if type_ == "hello":
+            self.record.offered_batch = "batch" in (fields.get("capabilities") or ())
         await self.text(json.dumps(frame, ensure_ascii=False))
         return request_id
 
@@ -187,7 +189,6 @@ class Phone:
 
     async def hello(self, **fields: Any) -> Frame:
         """Shake hands and wait until in step; the welcome."""
-        self.record.offered_batch = "batch" in fields.get("capabilities", ())
         client = {"name": "conformance", "version": "1", "device_id": self.device_id}
         self.welcome = await self.ask("hello", **{"protocol_versions": [1], "client": client} | fields)
         await self.seen("sync.completed")

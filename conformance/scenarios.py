@@ -916,7 +916,7 @@ def _at_once(script: _Script) -> None:
     script.in_step()
     script.shows()
     script.ends(cut=True)
-    script.step(connect={"within_ms": 1_500})
+    script.step(connect={"within_ms": 2_500})
 
 
 @_scenario("close/heartbeat", "P-HELLO-9")

@@ -15,11 +15,20 @@ import attrs
 
 from pheby import AuthenticationError
 from pheby.client import RequestFailedError
+from pheby.download import download
 from pheby_protocol.client_state import apply
 from pheby_protocol.codec import UnknownMessage
 from pheby_protocol.messages._base import LoggedEvent, Result
 from pheby_protocol.messages.approval import ApprovalRequested
-from pheby_protocol.messages.connection import Batch, ClientInfo, Cursor, ServerDraining, Snapshot, Welcome
+from pheby_protocol.messages.connection import (
+    Batch,
+    ClientInfo,
+    Cursor,
+    ServerDraining,
+    Snapshot,
+    SyncCompleted,
+    Welcome,
+)
 from pheby_protocol.messages.message import MessageCompleted, MessageCreated, MessageDelta
 from pheby_protocol.states import RunState
 
@@ -72,6 +81,9 @@ class SecretInAddress(BrokenClient):
     def __init__(self, url: str, secret: str) -> None:
         super().__init__(f"{url}?token={secret}", secret)
 
+    async def download(self, attachment: Any, target: Path) -> None:
+        await download(self._url.partition("?")[0], self._secret, attachment, target)
+
 
 @broken("connect/hello", SUPPORTED_VERSIONS=(2,))
 class AnotherVersion(BrokenClient):
@@ -116,7 +128,10 @@ class StrictCapabilities(BrokenClient):
 class OneId(BrokenClient):
     @property
     def _socket(self) -> Any:
-        return self.__socket and _Rewriting(self.__socket, lambda text: re.sub(r'"id":"c\d+"', '"id":"c1"', text))
+        return self.__socket and _Rewriting(self.__socket, self._renumbered)
+
+    def _renumbered(self, text: str) -> str:
+        return re.sub(r'"id":"c\d+"', '"id":"c1"', text) if '"text":"text ' in text else text
 
     @_socket.setter
     def _socket(self, socket: Any) -> None:
@@ -184,7 +199,9 @@ class FearsGaps(BrokenClient):
 class NullIsAValue(BrokenClient):
     def told(self) -> dict[str, Any]:
         found: dict[str, Any] = super().told()
-        if self.state.cursor == 1 and any(not item["title"] for item in found["state"]["conversations"].values()):
+        if self.state.changed_at.get("conv_1") == self.state.cursor == 1 and any(
+            not item["title"] for item in found["state"]["conversations"].values()
+        ):
             return {"digest": "another"}
         return found
 
@@ -338,14 +355,17 @@ class Insists(_Sends):
 @broken("send/receipt", "send/indeterminate")
 class SendsAllAgain(_Sends):
     _sent = False
+    _greeted = 0
 
     async def send(self, conversation_id: Any, text: str, **more: Any) -> Any:
+        receipt = await super().send(conversation_id, text, **more)
         self._sent = text == "once only"
-        return await super().send(conversation_id, text, **more)
+        return receipt
 
     def _receive(self, message: object) -> None:
         super()._receive(message)
-        if type(message).__name__ == "SyncCompleted" and self._sent and not self._answers:
+        self._greeted += isinstance(message, SyncCompleted)
+        if isinstance(message, SyncCompleted) and self._greeted > 1 and self._sent and not self._answers:
             self._sent = False
             self.again()
 
@@ -437,7 +457,7 @@ class TakesItsTime(BrokenClient):
 
     async def _connect_once(self) -> int | None:
         if self.welcome is not None:
-            await asyncio.sleep(1.7)
+            await asyncio.sleep(2.8)
         return await super()._connect_once()  # type: ignore[no-any-return]
 
 

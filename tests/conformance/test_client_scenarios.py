@@ -47,7 +47,7 @@ async def test_a_client_in_a_process_of_its_own() -> None:
 async def noticed(cls: type[BrokenClient], request: pytest.FixtureRequest) -> str:
     """What is wrong with what was noticed, "" for nothing."""
     only = QUICK if request.config.getoption("--matrix") else tuple({*cls.caught, *SAMPLE})
-    found = failed(await check_client(cls.__name__, start(cls), only=only, patience=4, jobs=16))
+    found = failed(await check_client(cls.__name__, start(cls), only=only, patience=8, jobs=16))
     return "" if set(found) == set(cls.caught) else f"{cls.__name__}: {found}"
 
 
