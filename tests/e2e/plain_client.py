@@ -151,11 +151,13 @@ def fold(events: list[Frame]) -> dict[str, Frame]:
                 messages[event["message"]["message_id"]] = dict(event["message"])
             case "message.delta":
                 message = messages[event["message_id"]]
+                # Several changes may come as one.
+                last = event.get("last_index", event["index"])
                 if event["index"] == message["index"] + 1:
                     message["text"] += event["text"]
-                    message["index"] = event["index"]
+                    message["index"] = last
                 else:
-                    assert event["index"] <= message["index"], "a gap in the deltas"
+                    assert last <= message["index"], "a gap in the deltas"
             case "message.replaced":
                 message = messages[event["message_id"]]
                 message["text"], message["index"] = event["text"], event["index"]
