@@ -49,6 +49,17 @@ def test_on_a_terminal_two_questions_are_asked(terminal: list[str], home: Path, 
     assert terminal == []
 
 
+def test_with_json_nobody_is_asked(
+    terminal: list[str], home: Path, pheby: Pheby, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-S1: also on a terminal: a question would stand in the object."""
+    before = tree(home)
+    terminal += ["y", "y"]
+    assert pheby("install", "--json") == 1
+    assert capsys.readouterr().out == ""
+    assert (tree(home), terminal) == (before, ["y", "y"])
+
+
 def test_the_target_is_asked_for_before_all_else(capsys: pytest.CaptureFixture[str]) -> None:
     """R-S1: every command that needs a home names both ways to say it."""
     for words in (["install"], ["status"], ["doctor"], ["update"], ["uninstall"], ["secret", "rotate"]):

@@ -234,10 +234,12 @@ def test_a_gateway_with_pheby_is_well(look: Look, home: Path) -> None:
 
 def test_a_port_of_another_is_found(look: Look, home: Path) -> None:
     """R-S1, L7: another program's, one that says nothing in HTTP, and another home's Pheby."""
-    for status, text in ((200, "hello"), (200, '{"status":"ok"}')):
-        with answering(status, text) as port:
+    for text, told in (("hello", "another program"), ('{"status":"ok"}', "another home's Pheby")):
+        with answering(200, text) as port:
             set_port(home, port)
-            assert list(look()) == ["port"]
+            found = look()
+            assert list(found) == ["port"]
+            assert told in found["port"].text
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         set_port(home, taken.getsockname()[1])
