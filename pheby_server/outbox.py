@@ -22,6 +22,8 @@ PACE_BYTES: Final = 131_072
 JOIN_FRAMES: Final = 16
 """With so many frames waiting a client is behind: what is appended to one message is told in one frame."""
 MAX_JOINED_BYTES: Final = 32_768
+TEXT_BYTES: Final = 64
+"""That a text takes however short it is."""
 ERROR_RESERVE: Final = 262_144
 """Beyond the bound for answers, so that it can still be said that one did not fit."""
 
@@ -68,18 +70,21 @@ class _Frame:
     held: _Held
     text: str
     size: int
-    joined: list[MessageDelta] | None = None
+    delta: MessageDelta | None = None
+    """What it says, while more may be appended."""
+    more: list[str] = attrs.field(factory=list)
+    last_index: Index | None = None
+
+    def append(self, delta: MessageDelta) -> None:
+        # The text alone is kept: a short one takes less room than the event around it.
+        self.more.append(delta.text)
+        self.last_index = delta.index if delta.last_index is None else delta.last_index
 
     def written(self) -> str:
-        if self.joined is None or len(self.joined) == 1:
+        if self.delta is None or not self.more:
             return self.text
-        first, last = self.joined[0], self.joined[-1]
-        text = "".join(delta.text for delta in self.joined)
-        return encode(attrs.evolve(first, last_index=_last_index(last), text=text))
-
-
-def _last_index(delta: MessageDelta) -> Index:
-    return delta.index if delta.last_index is None else delta.last_index
+        text = "".join((self.delta.text, *self.more))
+        return encode(attrs.evolve(self.delta, last_index=self.last_index, text=text))
 
 
 @attrs.define
@@ -169,19 +174,19 @@ class Outbox:
     def _join(self, delta: MessageDelta) -> bool:
         """Append to a frame that waits, if the client is behind and there is one."""
         frame = self._last_delta.get(delta.message_id)
-        if frame is None or not self.is_behind or frame.joined is None:
+        if frame is None or not self.is_behind:
             return False
-        more = size_of(delta.text)
+        more = size_of(delta.text) + TEXT_BYTES
         if frame.size + more > MAX_JOINED_BYTES or self.live_bytes + more > self._max_bytes:
             return False
-        frame.joined.append(delta)
+        frame.append(delta)
         frame.size += more
         self._count(self._live, 0, more)
         return True
 
     def _note(self, frame: _Frame, event: Event | None) -> None:
         if isinstance(event, MessageDelta):
-            frame.joined = [event]
+            frame.delta = event
             self._last_delta[event.message_id] = frame
         elif isinstance(event, LoggedEvent) or event is None:
             # Nothing is told before what came before it: only among themselves may transient events change places.
@@ -236,8 +241,8 @@ class Outbox:
         frame = self._frames.popleft()
         _wake(self._sender)
         self._count(frame.held, -1, -frame.size)
-        if frame.joined is not None and self._last_delta.get(frame.joined[0].message_id) is frame:
-            del self._last_delta[frame.joined[0].message_id]
+        if frame.delta is not None and self._last_delta.get(frame.delta.message_id) is frame:
+            del self._last_delta[frame.delta.message_id]
         return frame.written()
 
 
