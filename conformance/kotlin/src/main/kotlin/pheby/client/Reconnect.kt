@@ -26,7 +26,8 @@ internal class Reconnect(private val firstMs: Long, private val longestMs: Long,
     fun next(ending: Ending, inStepMs: Long?, announcedMs: Long?): Next {
         if (ending.status == UNAUTHORIZED) return Next.AskSecret
         val steady = inStepMs != null && inStepMs >= STEADY_MS
-        if (steady) failures = 0
+        // A line that comes and goes is a bad line, no server in trouble.
+        if (inStepMs != null) failures = if (steady) 0 else minOf(failures, MOST_IN_STEP)
         val asked = announcedMs ?: ending.retryAfterMs
         return when (ending.code?.client ?: AfterClose.RECONNECT) {
             AfterClose.RECONNECT -> wait(asked, atOnce = isNetwork(ending) && mayBeAtOnce(inStepMs, steady))
@@ -59,6 +60,7 @@ internal class Reconnect(private val firstMs: Long, private val longestMs: Long,
         const val UNAUTHORIZED = 401
         const val STEADY_MS = 1_000L
         const val MOST_DOUBLINGS = 20
+        const val MOST_IN_STEP = 2
         const val LONGEST_ANNOUNCED_MS = 600_000L
     }
 }

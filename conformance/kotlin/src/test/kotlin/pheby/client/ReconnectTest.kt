@@ -33,6 +33,8 @@ class ReconnectTest {
         assertEquals(0, wait(Ending(CloseCode(1006)), inStepMs = 2_000))
         assertEquals(0, wait(Ending(CloseCode(1006)), inStepMs = 2_000))
         assertTrue(wait(Ending(CloseCode(1011)), inStepMs = 2_000) >= 50)
+        // A line that comes and goes does not get worse.
+        repeat(20) { assertTrue(wait(Ending(CloseCode(1006)), inStepMs = 10) <= 400) }
     }
 
     @Test

@@ -13,6 +13,14 @@ class TcpProxy(private val target: Int) : AutoCloseable {
     private val open: MutableSet<Socket> = ConcurrentHashMap.newKeySet()
     val port: Int get() = listening.localPort
 
+    /** Nobody gets through. */
+    @Volatile
+    var isDown: Boolean = false
+        set(value) {
+            field = value
+            if (value) cut()
+        }
+
     init {
         thread(isDaemon = true) { accept() }
     }
@@ -44,6 +52,7 @@ class TcpProxy(private val target: Int) : AutoCloseable {
     }
 
     private fun join(client: Socket) {
+        if (isDown) return client.close()
         val server = try {
             Socket(InetAddress.getLoopbackAddress(), target)
         } catch (error: IOException) {

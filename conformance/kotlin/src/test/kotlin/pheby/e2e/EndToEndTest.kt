@@ -267,39 +267,43 @@ class EndToEndTest {
         listOf(phone, desk).forEach { it.connect() }
         listOf(phone, desk).forEach { it.awaitInStep() }
         val conversation = phone.create().conversationId
+        val beside = phone.create().conversationId
         var lines = 0
         val texts = ArrayList<String>()
         val watcher = launch { phone.link.collect { if (it is Link.InStep) lines++ } }
         val reader = launch { phone.state.collect { state -> state.reply(conversation)?.let { texts += it.text } } }
         val cutter = launch {
+            // Long enough for something to be missed.
             while (isActive) {
-                delay(2_000)
-                proxy.cut()
+                delay(1_400)
+                proxy.isDown = true
+                delay(600)
+                proxy.isDown = false
             }
         }
         phone.send(conversation, "slow ${seconds * 10}")
-        // Words that are sent while it breaks, and wait their turn.
-        val queued = (1..3).map { number -> launch { repeat(seconds / 5) { phone.send(conversation, "say $number-$it") } } }
-        queued.forEach { it.join() }
-        phone.state.first { state -> state.conversations[conversation]?.let { it.activeRunId == null } == true && state.inStep && state.runs.values.none { it.endedAt == null } }
+        // Words that are sent while it breaks: each is answered once, and what comes of it is missed by turns.
+        val said = (1..3).map { number -> launch { repeat(seconds / 2) { phone.send(beside, "say $number-$it") } } }
+        said.forEach { it.join() }
+        desk.state.first { state -> state.runs.size == 1 + 3 * (seconds / 2) && state.runs.values.none { it.endedAt == null } }
         cutter.cancel()
+        proxy.isDown = false
+        phone.state.first { it.inStep }
         watcher.cancel()
         reader.cancel()
         assertTrue(lines >= seconds / 2 - 1, "in step $lines times")
-
-        // What streamed grew, and nothing else.
-        val words = (1..seconds * 10).joinToString(" ") { "w$it" }
-        for ((before, after) in texts.zipWithNext()) assertTrue(words.startsWith(after) && after.startsWith(before), "$before | $after")
-        assertEquals(words, phone.state.value.reply(conversation)!!.text)
-        // Each word of the owner was answered once.
-        val said = phone.state.value.messages.values.filter { it.conversationId == conversation && it.role == MessageRole.User }
-        assertEquals(1 + 3 * (seconds / 5), said.map { it.text }.toSet().size)
-        assertEquals(said.size, said.map { it.text }.toSet().size)
 
         // The phone got what the desk got, in order, each once; and another process goes on from what was stored.
         eventually({ atPhone.toList() to atDesk.toList() }) { (a, b) -> a == b && a.last() == phone.state.value.cursor }
         assertEquals(atDesk.toList(), atPhone.toList())
         assertEquals(atPhone.toSortedSet().toList(), atPhone.toList())
+        // What streamed grew, and nothing else.
+        val words = (1..seconds * 10).joinToString(" ") { "w$it" }
+        for ((before, after) in texts.zipWithNext()) assertTrue(words.startsWith(after) && after.startsWith(before), "$before | $after")
+        assertEquals(words, phone.state.value.reply(conversation)!!.text)
+        val owner = phone.state.value.messages.values.filter { it.role == MessageRole.User }.map { it.text }
+        assertEquals(1 + 3 * (seconds / 2), owner.size)
+        assertEquals(owner.toSet().size, owner.size)
         phone.close()
         phone = client(storage, config, own)
         phone.connect()
