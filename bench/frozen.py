@@ -10,7 +10,7 @@ from .measuring import Samples, interleaved
 from .workers import clients, server
 
 ROWS = ("frozen-memory", "frozen-p99")
-RATE = 10_000
+RATE = 5_000
 MARK = "the-last-event"
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import sqlite3
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,6 +45,9 @@ def _measure(module: str, quick: bool) -> Samples | str:
         found: Samples = importlib.import_module(f"bench.{module}").measure(quick)
     except NotInstalledError as missing:
         return str(missing)
+    except Exception as failure:  # noqa: BLE001 - the other files are measured all the same
+        traceback.print_exception(failure)
+        return f"failed: {failure}"
     return found
 
 

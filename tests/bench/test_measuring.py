@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,8 @@ def test_a_rate_is_of_cpu_time() -> None:
 
     assert per_second(call, 0.001) > 1_000
     assert calls > 0
+
+
+def test_the_page_has_every_row_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == list(GOALS)
