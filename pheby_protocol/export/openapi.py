@@ -124,6 +124,9 @@ def _socket(model: Metamodel) -> Json:
         "responses": {
             "101": {"description": "The socket is open; the client sends hello."},
             "401": _failure(model, "unauthorized", "The secret is missing, wrong, or in the query string.", _CHALLENGE),
+            "403": _failure(model, "forbidden", "The request is a web page's (Origin) that is not allowed here."),
+            "413": _failure(model, "body_refused", "The request has a body."),
+            "415": _failure(model, "body_refused", "The request has a body, and says how it is coded."),
             "426": _failure(model, "upgrade_required", "The request asks for no upgrade.", _UPGRADE),
             "429": _failure(
                 model, "locked_out", "A wrong secret from an address with too many; a right one passes.", _RETRY_AFTER
