@@ -29,7 +29,7 @@ def test_the_official_schema_accepts_it() -> None:
     ("path", "method", "statuses"),
     [
         ("/healthz", "get", "200 503"),
-        ("/v1/ws", "get", "101 401 426 429 503"),
+        ("/v1/ws", "get", "101 401 403 413 415 426 429 503"),
         ("/v1/attachments/{attachment_id}", "get", "200 206 304 401 404 410 412 416 429 503"),
         ("/v1/attachments/{attachment_id}", "head", "200 304 401 404 410 412 429 503"),
     ],
