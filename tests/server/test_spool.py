@@ -425,7 +425,9 @@ async def test_a_file_of_an_entry_is_the_spools_own(rig: Rig) -> None:
     """R-G2, J1: a name in an entry is not believed, a link in the place of a copy is not followed."""
     rig.work.mkdir()
     (rig.work / "secret").write_bytes(b"secret")
-    rig.plant(rig.entry(files=[{"copy": True, "name": "../../elsewhere/secret"}, {"copy": True, "name": "gone"}]))
+    # The way from the spool to it.
+    name = os.path.relpath(rig.work / "secret", rig.spool)
+    rig.plant(rig.entry(files=[{"copy": True, "name": name}, {"copy": True, "name": "gone"}]))
     (rig.spool / f"{KEY}.0").symlink_to(rig.work / "secret")
     async with rig.running():
         found = await rig.history()
