@@ -165,8 +165,15 @@ async def test_equal_texts_are_bound_once_each_in_order() -> None:
 async def test_two_conversations_stream_at_once_without_cross_talk(tmp_path: Path) -> None:
     """A11."""
 
+    begun = set()
+
     def count(text: str) -> Iterable[Step]:
-        return [Say(f"{text}{number} ") for number in range(200)]
+        begun.add(text)
+        while len(begun) < 2:
+            # One that begins alone waits for the other.
+            yield Pause(0)
+        for number in range(200):
+            yield Say(f"{text}{number} ")
 
     async with client_and_server(str(tmp_path), count) as (client, server, _):
         other = MemoryTransport(server)
