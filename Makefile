@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: docs release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin node proxies install-test test-extra clean
+.PHONY: docs release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -122,6 +122,11 @@ tools:
 kotlin: $(VENV)/.made
 	mvn -B --no-transfer-progress -f conformance/kotlin/pom.xml test
 
+# The conformance suite on what that has built.
+kotlin-suite: kotlin
+	$(BIN)/pheby conformance codec --command 'conformance/kotlin/run.sh codec'
+	$(BIN)/pheby conformance client --command 'conformance/kotlin/run.sh client'
+
 node:
 	cd conformance/tools && npm ci --silent --no-audit --no-fund && npm test
 
@@ -132,7 +137,7 @@ proxies: $(VENV)/.made
 install-test: hermes
 	$(BIN)/python -m pytest tests/installed
 
-test-extra: kotlin node proxies install-test
+test-extra: kotlin-suite node proxies install-test
 
 clean:
 	rm -rf $(VENV) .hermes .mypy .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
