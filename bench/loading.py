@@ -144,6 +144,15 @@ class Load:
                 left -= count
             return {"seconds": time.perf_counter() - start}
 
+    def attack(self, port: int, token: str, clients: int, kind: str, rounds: int) -> dict[str, Any]:
+        """Clients that mean harm, until the last is done; then each connected client is served once more."""
+        from .hostile import attack
+
+        attack(port, token, clients, kind, rounds)
+        for line in self._lines:
+            line.send({"type": "ping", "id": "p"})
+        return self._read(self._lines, b'"pong"')
+
     def close(self) -> dict[str, Any]:
         """Close every connection."""
         for line in self._lines + self._frozen:

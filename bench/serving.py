@@ -150,6 +150,20 @@ class Pheby:
             self.message_id = self.server.events.message_started(name, "")
         self.server.events.message_appended(MessageId(self.message_id), text)
 
+    async def messages(self, count: int) -> dict[str, Any]:
+        """A history of so many long messages."""
+        from pheby_protocol.ids import ConversationId
+        from pheby_protocol.messages.message import Origin
+        from pheby_server.ports import Outcome, RunResult
+
+        name, events = ConversationId(CONVERSATION), self.server.events
+        events.run_started(name, None, Origin.CRON)
+        for number in range(count):
+            events.message_ended(events.message_started(name, f"{number}" + "x" * 99_000), interim=True)
+        events.run_ended(name, RunResult(outcome=Outcome.COMPLETED))
+        await events.settled()
+        return {}
+
     async def cursor(self) -> dict[str, Any]:
         """A cursor at the log's head."""
         await self.server._sequencer.settled()
