@@ -127,8 +127,10 @@ kotlin-suite: kotlin
 	$(BIN)/pheby conformance codec --command 'conformance/kotlin/run.sh codec'
 	$(BIN)/pheby conformance client --command 'conformance/kotlin/run.sh client'
 
-node:
+node: $(VENV)/.made
 	cd conformance/tools && npm ci --silent --no-audit --no-fund && npm test
+	cd conformance/peers/minimal-js && npm ci --silent --no-audit --no-fund
+	$(BIN)/pheby conformance client --command 'node conformance/peers/minimal-js/client.js'
 
 proxies: $(VENV)/.made
 	$(BIN)/python -m pytest tests/proxies

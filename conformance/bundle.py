@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,6 +27,9 @@ SCENARIOS: Final = f"{FOLDER}/transcripts/client"
 GENERATED_FOLDERS: Final = (SCENARIOS,)
 SUITE: Final = "1"
 _DATA: Final = ("requirements", "transcripts", "vectors")
+_BESIDE: Final = {"protocol": "docs/protocol", "schemas": "schemas/v1"}
+"""What belongs to the archive and stands elsewhere in a checkout, by its name in the installed package."""
+_LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the archive, so that equal content is an equal archive."""
 
@@ -104,21 +109,58 @@ def _json(value: object) -> str:
 
 
 def write_archive(file: Path) -> int:
-    """Write everything that a runner in another language needs into one zip file; how many files it has."""
-    root = resources.files(__package__)
-    named = [("README.md", root / "README.md"), ("manifest.json", root / "manifest.json")]
-    named += [found for part in _DATA for found in _walk(root / part, part)]
+    """Write all that somebody needs who has nothing else, and no Python, into one zip file; how many files it has."""
+    files = _archived()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, item in sorted(named, key=lambda pair: pair[0]):
+        for name, content in sorted(files.items()):
             info = zipfile.ZipInfo(f"pheby-conformance/{name}", _EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, item.read_bytes())
-    return len(named)
+            archive.writestr(info, content)
+    return len(files)
 
 
-def _walk(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+def _archived() -> dict[str, bytes]:
+    """Every file of the archive: the suite's own, and the pages and schemas that they speak of."""
+    root = resources.files(__package__)
+    found = {name: root / name for name in ("README.md", "manifest.json")}
+    for part in _DATA:
+        found |= _walk(root / part, part)
+    found |= _walk(root / "peers", "peers", (".py", ".js", ".json", ".md"))
+    for name, folder in _BESIDE.items():
+        installed = root / name
+        # In a checkout they stand where they are kept.
+        found |= _walk(installed if installed.is_dir() else Path(__file__).parents[1] / folder, folder)
+    texts = {name: item.read_text(encoding="utf-8") for name, item in found.items()}
+    for name in texts:
+        if name.endswith(".md"):
+            texts[name] = _with_own_links(name, texts[name], texts.keys())
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _with_own_links(page: str, text: str, names: Collection[str]) -> str:
+    """A page whose links stay in the archive; of others the words are left."""
+
+    def link(match: re.Match[str]) -> str:
+        words, target, anchor = match.groups(default="")
+        if "://" in target or not target:
+            return match[0]
+        # The suite's folder is the archive's root.
+        stands = posixpath.join(FOLDER, page) if page == "README.md" else page
+        meant = posixpath.normpath(posixpath.join(posixpath.dirname(stands), target)).removeprefix(f"{FOLDER}/")
+        if meant not in names:
+            return words
+        return f"[{words}]({posixpath.relpath(meant, posixpath.dirname(page) or '.')}{anchor})"
+
+    return _LINK.sub(link, text)
+
+
+def _walk(folder: Traversable, name: str, ends: tuple[str, ...] = (".json", ".md")) -> dict[str, Traversable]:
+    found: dict[str, Traversable] = {}
     for item in folder.iterdir():
+        if item.name == "node_modules":
+            continue
         if item.is_dir():
-            yield from _walk(item, f"{name}/{item.name}")
-        elif item.name.endswith((".json", ".md")):
-            yield f"{name}/{item.name}", item
+            found |= _walk(item, f"{name}/{item.name}", ends)
+        elif item.name.endswith(ends):
+            found[f"{name}/{item.name}"] = item
+    return found

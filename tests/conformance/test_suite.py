@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -203,6 +204,26 @@ def test_the_archive_has_everything_and_is_the_same_each_time(tmp_path: Path) ->
         names = set(archive.namelist())
         assert {f"pheby-conformance/{name}" for name in manifest["versions"]["1"]["files"]} <= names
         assert {"pheby-conformance/README.md", "pheby-conformance/manifest.json"} <= names
+
+
+def test_every_link_in_the_archive_leads_into_the_archive(tmp_path: Path) -> None:
+    """R-J4: its reader has nothing else."""
+    assert main(["conformance", "archive", str(tmp_path / "suite.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "suite.zip") as archive:
+        archive.extractall(tmp_path)
+    root = tmp_path / "pheby-conformance"
+    links = {
+        (page.relative_to(root).as_posix(), target)
+        for page in root.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text())
+        if "://" not in target
+    }
+    assert ("README.md", "docs/protocol/index.md") in links
+    assert [(page, target) for page, target in links if not (root / page).parent.joinpath(target).exists()] == []
+    assert (root / "schemas/v1/pheby.schema.json").is_file()
+    assert {rule["anchor"].partition("#")[0] for rule in requirements()} <= {
+        page.relative_to(root).as_posix() for page in root.rglob("*.md")
+    }
 
 
 def test_a_frozen_version_cannot_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
