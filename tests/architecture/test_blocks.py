@@ -215,6 +215,8 @@ def check_command(words: list[str], *, whole: bool) -> None:
             assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
         case ["pip", "install", *rest]:
             check_pip(rest)
+        case ["run.sh", *_]:
+            assert (ROOT / words[0]).is_file(), words
         case [program, *_]:
             assert program in COMMANDS, words
 

@@ -13,24 +13,18 @@ import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
-import pheby.client.ClientConfig
 import pheby.client.PhebyClient
 import pheby.client.PhebyException
 import pheby.protocol.ApprovalId
 import pheby.protocol.AttachmentId
 import pheby.protocol.ChoiceId
 import pheby.protocol.ClarificationId
-import pheby.protocol.ClientInfo
 import pheby.protocol.ConversationId
-import pheby.protocol.DeviceId
 import pheby.protocol.PhebyJson
 import pheby.protocol.RunId
 
 /** A client that obeys the lines on its input until that ends, as the suite's README has them. */
-internal suspend fun obey(url: String, secret: String, lines: BufferedReader, out: PrintStream) {
-    val info = ClientInfo("pheby-kotlin", "1", DeviceId("kotlin-conformance"))
-    val config = ClientConfig(url, info, pingIntervalMs = PING_MS, log = System.err::println)
-    val client = PhebyClient(config, { refused -> secret.takeIf { refused == null } })
+internal suspend fun obey(client: PhebyClient, lines: BufferedReader, out: PrintStream) {
     client.connect()
     coroutineScope {
         while (true) {
@@ -44,8 +38,6 @@ internal suspend fun obey(url: String, secret: String, lines: BufferedReader, ou
     }
     client.close()
 }
-
-private const val PING_MS = 5_000L
 
 private fun PrintStream.tell(client: PhebyClient) {
     val state = client.state.value

@@ -13,6 +13,7 @@ import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
 import pheby.client.ClientState
 import pheby.client.NOTHING_OPEN
+import pheby.client.PhebyClient
 import pheby.client.conversation
 import pheby.client.withServer
 import pheby.protocol.ApprovalRespond
@@ -51,7 +52,7 @@ class AdapterTest {
         val out = PipedOutputStream()
         val told = PipedInputStream(out).bufferedReader()
         val lines = PipedInputStream(orders).bufferedReader()
-        val running = async(Dispatchers.Default) { obey(server.url, "secret", lines, PrintStream(out)) }
+        val running = async(Dispatchers.Default) { obey(PhebyClient(server.config(), { "secret" }), lines, PrintStream(out)) }
         fun order(line: String) {
             orders.write("$line\n".toByteArray())
             orders.flush()
