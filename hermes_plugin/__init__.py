@@ -60,11 +60,12 @@ def _seed() -> dict[str, Any] | None:
         return None
     from pheby_protocol.ids import ConversationId
 
-    from ._hermes import read_secret
-    from .chats import HOME_CHAT_ID, chat_of
+    from ._hermes import home, read_secret
+    from .chats import chat_of, home_chat
 
     named = read_secret("PHEBY_HOME_CONVERSATION")
-    return {"home_channel": {"chat_id": chat_of(ConversationId(named)) if named else HOME_CHAT_ID, "name": "Pheby"}}
+    chat_id = chat_of(ConversationId(named)) if named else home_chat(str(home()))
+    return {"home_channel": {"chat_id": chat_id, "name": "Pheby"}}
 
 
 async def _leave(platform_config: Any, chat_id: str, message: str, **more: Any) -> dict[str, Any]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         gateway_runner: Any
         _active_sessions: Mapping[str, Any]
         _message_handler: Any
+        _session_store: Any
 
         def __init__(self, config: Any, platform: Any) -> None: ...
         def build_source(self, chat_id: str, **described: Any) -> Source: ...
@@ -69,6 +70,9 @@ else:
 
 
 __all__ = ["BasePlatformAdapter", "MessageEvent", "SendResult"]
+
+ALONE = frozenset({"main", ""})
+"""The namespaces (in `agent:main:…`) of a profile's sessions where the gateway serves no other; "" of those without."""
 
 
 def platform(name: str) -> Any:
@@ -563,7 +567,7 @@ def streaming_cursor(adapter: BasePlatformAdapter) -> str:
 
 
 def owned_rows(
-    database: Path, platform_name: str, chat_id: str | None
+    database: Path, platform_name: str, chat_id: str | None, mine: Collection[str] = ALONE
 ) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """The sessions of this platform (of one chat), each with its rows, oldest session first. Blocks.
 
@@ -572,16 +576,16 @@ def owned_rows(
     with _sessions(database) as store:
         if store is None:
             return []
-        sessions = _owned(store, platform_name, chat_id)
+        sessions = _owned(store, platform_name, chat_id, mine)
         if chat_id is None:
             return [(found, []) for found in sessions]
         return [(found, store.get_messages(found["id"], include_inactive=True)) for found in sessions]
 
 
-def set_title(database: Path, platform_name: str, chat_id: str, title: str) -> bool:
+def set_title(database: Path, platform_name: str, chat_id: str, title: str, mine: Collection[str] = ALONE) -> bool:
     """Give the newest session of a chat a title; False when another chat's has it. Blocks."""
     with _sessions(database, read_only=False) as store:
-        sessions = [] if store is None else _owned(store, platform_name, chat_id)
+        sessions = [] if store is None else _owned(store, platform_name, chat_id, mine)
         if store is None or not sessions:
             return True
         newest = next((found for found in reversed(sessions) if not found.get("ended_at")), sessions[-1])
@@ -596,7 +600,7 @@ def set_title(database: Path, platform_name: str, chat_id: str, title: str) -> b
         return True
 
 
-def delete_sessions(database: Path, platform_name: str, chat_id: str) -> bool:
+def delete_sessions(database: Path, platform_name: str, chat_id: str, mine: Collection[str] = ALONE) -> bool:
     """Delete every session of a chat; whether none is left. Blocks."""
     with _sessions(database, read_only=False) as store:
         if store is None:
@@ -604,9 +608,9 @@ def delete_sessions(database: Path, platform_name: str, chat_id: str) -> bool:
         wanted = {"include_compression_chain": True, "exclude_active_write_guards": True}
         known = inspect.signature(store.delete_session).parameters
         options = {name: value for name, value in wanted.items() if name in known}
-        for found in _owned(store, platform_name, chat_id):
+        for found in _owned(store, platform_name, chat_id, mine):
             store.delete_session(found["id"], **options)
-        return not _owned(store, platform_name, chat_id)
+        return not _owned(store, platform_name, chat_id, mine)
 
 
 @contextlib.contextmanager
@@ -624,8 +628,8 @@ def _sessions(database: Path, *, read_only: bool = True) -> Iterator[Any]:
         store.close()
 
 
-def _owned(store: Any, platform_name: str, chat_id: str | None) -> list[dict[str, Any]]:
-    """The sessions of this platform (of one chat), oldest first."""
+def _owned(store: Any, platform_name: str, chat_id: str | None, mine: Collection[str]) -> list[dict[str, Any]]:
+    """The sessions of this platform and profile (of one chat), oldest first."""
     options: dict[str, Any] = {"include_children": True, "project_compression_tips": False}
     options |= {"include_archived": True, "compact_rows": True, "limit": 100_000}
     known = inspect.signature(store.list_sessions_rich).parameters
@@ -633,23 +637,54 @@ def _owned(store: Any, platform_name: str, chat_id: str | None) -> list[dict[str
         source=platform_name, **{name: value for name, value in options.items() if name in known}
     )
     return sorted(
-        (found for found in sessions if found.get("chat_id") and chat_id in (None, found["chat_id"])),
+        (
+            found
+            for found in sessions
+            if found.get("chat_id")
+            and chat_id in (None, found["chat_id"])
+            and _namespace(found.get("session_key")) in mine
+        ),
         key=lambda found: found.get("started_at") or 0,
     )
 
 
+def _namespace(session_key: object) -> str:
+    """The second word of `agent:main:…`. 0.22 puts a mark behind the name of a profile that is called main."""
+    _, _, rest = str(session_key or "").partition(":")
+    return rest.partition(":")[0].rstrip("~")
+
+
+def sessions_of(adapter: BasePlatformAdapter, home: Path, platform_name: str) -> SessionStore:
+    """The sessions of an adapter's profile; to be asked when Hermes has given the adapter its store."""
+    own = home / "state.db"
+    database = _written_to(adapter) or own
+    profile = home.name if home.parent.name == "profiles" else "main"
+    at_home = database.resolve() == own.resolve()
+    return SessionStore(database, platform_name, ALONE | {profile} if at_home else frozenset({profile}))
+
+
+def _written_to(adapter: BasePlatformAdapter) -> Path | None:
+    """The database of this adapter's sessions: 0.19 keeps those of all profiles of a gateway in one."""
+    try:
+        return Path(adapter._session_store._db.db_path)
+    except Exception:  # noqa: BLE001 - not public; where it is gone, each profile is taken to have its own
+        return None
+
+
 @dataclass(frozen=True)
 class SessionStore:
-    """The sessions of one platform in one profile's database (port.SessionStore)."""
+    """The sessions of one platform and one profile (port.SessionStore)."""
 
     database: Path
     platform: str
+    mine: frozenset[str] = ALONE
+    """The namespaces of the profile's sessions."""
 
     def read(self, chat_id: str | None) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        return owned_rows(self.database, self.platform, chat_id)
+        return owned_rows(self.database, self.platform, chat_id, self.mine)
 
     def set_title(self, chat_id: str, title: str) -> bool:
-        return set_title(self.database, self.platform, chat_id, title)
+        return set_title(self.database, self.platform, chat_id, title, self.mine)
 
     def delete(self, chat_id: str) -> bool:
-        return delete_sessions(self.database, self.platform, chat_id)
+        return delete_sessions(self.database, self.platform, chat_id, self.mine)

@@ -103,7 +103,7 @@ class PhebyAdapter(BasePlatformAdapter):
 
     async def _start(self, settings: PluginConfig) -> None:
         self._loop = asyncio.get_running_loop()
-        sessions = _hermes.SessionStore(self._home / "state.db", PLATFORM)
+        sessions = _hermes.sessions_of(self, self._home, PLATFORM)
         port = HermesSide(self, self._features, sessions, _hermes.model_facts)
         self._server = Server(settings.server, port, settings.authenticator)
         self._server.on_damaged = self._start_anew

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
+from pathlib import Path
 
 from pheby_protocol.ids import ConversationId, is_id
 
 HOME_CHAT_ID = "1000000000000000"
-"""The conversation for what belongs to no other; digits, so that `hermes send` can address it."""
+"""The chat for what belongs to no other, in the first profile; digits, so that `hermes send` can address it."""
 
 _PREFIX = "conv_"
 _ESCAPE = "conv_x-"
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,56}")
+
+
+def home_chat(home: str) -> str:
+    """The same for the profile with this Hermes home.
+
+    Each has its own: a gateway of 0.19 for several profiles takes chats of one id for one, words and all.
+    """
+    folder = Path(home)
+    if folder.parent.name != "profiles":
+        return HOME_CHAT_ID
+    number = int.from_bytes(hashlib.sha256(folder.name.encode()).digest()) % 10**15
+    return f"1{number:015}"
 
 
 def conversation_of(chat_id: str) -> ConversationId:

@@ -16,7 +16,7 @@ from pheby_protocol.messages.connection import AccessMode
 from pheby_server.auth import Authenticator
 from pheby_server.config import OWNER_LIMITS, ConfigError, ServerConfig, bounds, check_secret
 
-from .chats import HOME_CHAT_ID, conversation_of
+from .chats import conversation_of, home_chat
 
 T = TypeVar("T")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -166,7 +166,7 @@ def examine(
         "metrics": section.read("metrics", _flag, False),
     }
     settings |= _limits(notes, extra.get("limits", {}))
-    home_conversation = _home_conversation(notes, secret, source_of)
+    home_conversation = _home_conversation(notes, home_chat(home), secret, source_of)
     authenticator = _authenticator(notes, secret, source_of)
     server = _server(notes, settings | {"home_conversation": conversation_of(home_conversation)})
     config = None
@@ -275,14 +275,16 @@ def _server(notes: _Notes, settings: dict[str, Any]) -> ServerConfig | None:
 # Environment
 
 
-def _home_conversation(notes: _Notes, secret: Callable[[str], str | None], source_of: Callable[[str], str]) -> str:
+def _home_conversation(
+    notes: _Notes, default: str, secret: Callable[[str], str | None], source_of: Callable[[str], str]
+) -> str:
     name = "PHEBY_HOME_CONVERSATION"
     value = secret(name)
     if value and (len(value) > 200 or not value.isprintable()):
         notes.problems.append(f"{name} must be the id of a conversation or of a chat")
-        return HOME_CHAT_ID
-    notes.settings.append(Setting(name, value or HOME_CHAT_ID, source_of(name) if value else "default"))
-    return value or HOME_CHAT_ID
+        return default
+    notes.settings.append(Setting(name, value or default, source_of(name) if value else "default"))
+    return value or default
 
 
 def _authenticator(

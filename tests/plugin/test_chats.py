@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pheby_hermes.chats import HOME_CHAT_ID, chat_of, conversation_of
+from pheby_hermes.chats import HOME_CHAT_ID, chat_of, conversation_of, home_chat
 
 from pheby_protocol.ids import ConversationId, is_id
 
@@ -69,6 +69,13 @@ def test_any_valid_id_names_some_chat(conversation_id: str) -> None:
 def test_the_home_chat_can_be_addressed_from_outside() -> None:
     assert HOME_CHAT_ID.isdigit()
     assert 16 <= len(HOME_CHAT_ID) <= 18
+
+
+def test_each_profile_has_a_home_conversation_of_its_own() -> None:
+    """R-A8: the same at each start, and as addressable as the first one's."""
+    homes = [home_chat(f"/srv/hermes{profile}") for profile in ("", "/profiles/work", "/profiles/play")]
+    assert homes == [HOME_CHAT_ID, "1942465684034574", "1291676888052163"]
+    assert all(chat_id.isdigit() and len(chat_id) == 16 for chat_id in homes)
 
 
 @given(plain | short)

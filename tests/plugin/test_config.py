@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pheby_hermes.chats import HOME_CHAT_ID
+from pheby_hermes.chats import HOME_CHAT_ID, home_chat
 from pheby_hermes.config import DEFAULT_HOST, DEFAULT_PORT, KEYS, PluginConfig, examine, read_config
 
 from pheby_protocol.messages.connection import AccessMode
@@ -85,6 +85,8 @@ def test_the_home_conversation_is_fixed_or_the_owners_choice() -> None:
     """R-I1."""
     assert read().server.home_conversation == f"conv_{HOME_CHAT_ID}"
     assert read(PHEBY_HOME_CONVERSATION="").server.home_conversation == f"conv_{HOME_CHAT_ID}"
+    work = read_config({}, "/srv/hermes/profiles/work", {"PHEBY_SECRET": SECRET}.get)
+    assert work.server.home_conversation == f"conv_{home_chat('/srv/hermes/profiles/work')}"
     assert read(PHEBY_HOME_CONVERSATION="conv_7").server.home_conversation == "conv_7"
 
 

@@ -648,6 +648,49 @@ def test_a_session_that_stays_is_told(written: _hermes.SessionStore) -> None:
     assert written.delete("100") is True
 
 
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database of three profiles, each with a chat of the same id, and a session of before there were keys."""
+    keys = {
+        "s1": "agent:main:pheby:dm:100",
+        "s2": "agent:work:pheby:dm:100",
+        "s3": "agent:play:pheby:dm:100",
+        "s0": None,
+    }
+    rows = [session(name, "100", 1.0, session_key=key, title=f"T {name}") for name, key in keys.items()]
+    monkeypatch.setattr(FakeSessionDB, "sessions", rows)
+
+
+@pytest.mark.parametrize(
+    ("folder", "known"),
+    [(".", ["s1", "s0"]), ("profiles/work", ["s2"]), ("profiles/main", ["s1"]), ("profiles/new", [])],
+)
+def test_in_a_shared_database_each_profile_has_its_own_sessions(
+    written: _hermes.SessionStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str, known: list[str]
+) -> None:
+    """R-A8: a gateway of 0.19 for several profiles writes all rows into the first one's database."""
+    shared(monkeypatch)
+    adapter = SimpleNamespace(_session_store=SimpleNamespace(_db=SimpleNamespace(db_path=tmp_path / "state.db")))
+    mine = _hermes.sessions_of(adapter, tmp_path / folder, "pheby")
+    assert [found["id"] for found, _ in mine.read(None)] == known
+    assert [found["id"] for found, _ in mine.read("100")] == known
+    assert mine.set_title("100", "T s3") is (known == [])
+    assert mine.delete("100") is True
+    left = [found["id"] for found in FakeSessionDB.sessions]
+    assert left == [name for name in ("s1", "s2", "s3", "s0") if name not in known]
+
+
+@pytest.mark.parametrize("store", [None, SimpleNamespace(), SimpleNamespace(_db=None)])
+def test_a_profile_with_a_database_of_its_own_has_all_that_is_in_it(
+    written: _hermes.SessionStore, tmp_path: Path, store: object
+) -> None:
+    """R-A8, R-A7: whether the gateway that wrote it served it alone or with others, and where nothing says so."""
+    home = tmp_path / "profiles" / "work"
+    mine = _hermes.sessions_of(SimpleNamespace(_session_store=store), home, "pheby")
+    assert mine.database == home / "state.db"
+    assert mine.mine == {"main", "", "work"}
+    assert _hermes._namespace("agent:main~:pheby:dm:1") == "main"
+
+
 def test_where_hermes_has_nothing_there_is_nothing_to_do(written: _hermes.SessionStore) -> None:
     """And no database is made: it is Hermes's."""
     assert written.set_title("300", "New") is True
