@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import attrs
+from pheby_hermes.config import SECRET_NAMES, SECTION
 
-from . import edits, gateway, package
+from pheby import config_check
+
+from . import edits, env_file, gateway, package
 from .errors import InstallError
 from .files import read_text
 from .marker import FOLDER, read_marker
 from .status import Status, look
 from .steps import streams
-from .target import find_python
+from .target import find_python, other_profiles, profile_of
 
 Severity = Literal["ok", "warning", "error"]
 
@@ -238,6 +241,42 @@ def port(scene: Scene) -> Iterator[Finding]:
         yield Finding("port", "ok", f"{where} is free.")
 
 
+def profiles(scene: Scene) -> Iterator[Finding]:
+    """No other profile has this one's port or secret, as after `hermes profile create --clone`."""
+    right, own = True, _secrets(scene.home)
+    for other in other_profiles(scene.home):
+        name, report = profile_of(other), config_check.check(other, {})
+        said = {setting.name: setting.value for setting in report.settings}
+        if said["platforms.pheby.enabled"] is not True:
+            continue
+        if scene.status.port == said.get(f"{SECTION}.port") != 0:
+            right = False
+            yield Finding(
+                "profile-port",
+                "error",
+                f"The profile {name} is set to port {scene.status.port}, too.",
+                scene.command("install --port N"),
+            )
+        if own & _secrets(other):
+            right = False
+            yield Finding(
+                "profile-secret",
+                "error",
+                f"The profile {name} has the same secret: whoever may talk to one may talk to the other.",
+                scene.command("secret rotate"),
+            )
+    if right:
+        yield Finding("profiles", "ok", "No other profile has this port or this secret.")
+
+
+def _secrets(home: Path) -> set[str]:
+    try:
+        said = env_file.values(read_text(home / ".env") or "")
+    except InstallError:
+        return set()
+    return {value for name, value in said.items() if name in SECRET_NAMES and name.startswith("PHEBY_") and value}
+
+
 def proxy(scene: Scene) -> Iterator[Finding]:
     """Clients' addresses are believed to the proxy alone, and the public address leads here."""
     said = {name.rpartition(".")[2]: value for name, value in scene.status.settings.items()}
@@ -358,6 +397,7 @@ CHECKS: Final[tuple[Callable[[Scene], Iterator[Finding]], ...]] = (
     settings,
     streaming,
     port,
+    profiles,
     proxy,
     clock,
     disk,

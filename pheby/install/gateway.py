@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from .target import gateway_record
+from .target import gateway_records, profile_of
 
 Answer = Literal["pheby", "other", "nothing"]
 
@@ -17,8 +17,11 @@ _SECONDS: Final = 2.0
 
 
 def running(home: Path) -> bool:
-    """Whether the gateway that wrote the home's record is still there."""
-    record = gateway_record(home)
+    """Whether a gateway that wrote of the home is still there."""
+    return any(_runs(record) for record in gateway_records(home))
+
+
+def _runs(record: dict[str, Any]) -> bool:
     pid, started = record.get("pid"), record.get("start_time")
     if type(pid) is not int or pid <= 0 or record.get("gateway_state") in (None, "stopped", "startup_failed"):
         return False
@@ -43,8 +46,12 @@ def _started(pid: int) -> int | None:
 
 def platform_state(home: Path) -> str | None:
     """What the gateway says of Pheby: connected, or another word of Hermes's; None if it says nothing."""
-    platforms: Any = gateway_record(home).get("platforms")
-    said = platforms.get("pheby") if isinstance(platforms, dict) else None
+    record = next((record for record in gateway_records(home) if _runs(record)), {})
+    platforms: Any = record.get("platforms")
+    if not isinstance(platforms, dict):
+        return None
+    # The newer line names the profile where it serves several; the older has one word for all of them.
+    said = platforms.get(f"{profile_of(home)}:pheby", platforms.get("pheby"))
     state = said.get("state") if isinstance(said, dict) else None
     return state if isinstance(state, str) else None
 

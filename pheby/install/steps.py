@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from pheby_hermes.config import SECTION
+
+from pheby import config_check
 
 from . import edits, env_file, package
 from .edits import Change
@@ -17,6 +21,7 @@ from .env_file import Written
 from .errors import CannotEditError, InstallError, ModifiedError
 from .files import digest, make_folder, read_bytes, read_text, write
 from .marker import FILE, FOLDER, ConfigEdit, Marker, read_marker, write_marker
+from .target import other_profiles
 
 DEFAULT_PORT: Final = 8786
 SHOWN: Final[dict[str, Any]] = {
@@ -68,6 +73,8 @@ class Wishes:
     """What `pheby install` or `pheby update` was asked for."""
 
     port: int | None = None
+    free_port: int = DEFAULT_PORT
+    """The port where none is named."""
     streaming: bool = False
     entry_point: bool = False
     python: Path | None = None
@@ -91,7 +98,7 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
     config_text = read_text(home / "config.yaml") or ""
     env_text = read_text(home / ".env")
     old = _carried_out(read_marker(home), config_text, env_text or "")
-    new_text, changes = _settings(config_text, wishes)
+    new_text, changes = _settings(config_text, attrs.evolve(wishes, free_port=_free_port(home)))
     entries = _environment(env_text or "")
     files = {} if wishes.entry_point else {_MANIFEST: package.manifest(), _SHIM: package.SHIM}
     _refuse_modified(home, old, files, wishes.confirm_modified)
@@ -118,6 +125,14 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
         # Last: with it Hermes loads what by now is there.
         steps.append(_config_step(home, config_text, new_text, changes, "+"))
     return Plan("install", home, tuple(steps), _install_notes(new_text, wishes), _RESTART)
+
+
+def _free_port(home: Path) -> int:
+    """The first port from the default one on that no other profile of this Hermes is set to."""
+    others = [config_check.check(other, {}).settings for other in other_profiles(home)]
+    said = [{setting.name: setting.value for setting in settings} for settings in others]
+    taken = {settings.get(f"{SECTION}.port") for settings in said if settings["platforms.pheby.enabled"] is True}
+    return next(port for port in itertools.count(DEFAULT_PORT) if port not in taken)
 
 
 def _carried_out(marker: Marker | None, config_text: str, env_text: str) -> Marker | None:
@@ -148,7 +163,7 @@ def _settings(text: str, wishes: Wishes) -> tuple[str, list[Change]]:
             text = change.splice.done(text)
 
     platform = ("platforms", "pheby")
-    done(edits.add(text, platform, {"enabled": True, "extra": {"port": wishes.port or DEFAULT_PORT}}))
+    done(edits.add(text, platform, {"enabled": True, "extra": {"port": wishes.port or wishes.free_port}}))
     done(edits.put(text, (*platform, "enabled"), True))
     if wishes.port is not None:
         done(edits.put(text, (*platform, "extra", "port"), wishes.port))

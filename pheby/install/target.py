@@ -35,10 +35,25 @@ def profile_home(profile: str, environment: Mapping[str, str]) -> Path:
     """Where Hermes keeps a profile; `default` is the first one."""
     if not _PROFILE.fullmatch(profile):
         raise InstallError("A profile's name consists of a to z, 0 to 9, - and _, and begins with a letter or digit.")
-    root = Path(environment.get("HERMES_HOME") or "~/.hermes").expanduser().absolute()
-    if root.parent.name == "profiles":
-        root = root.parent.parent
+    root = first_home(Path(environment.get("HERMES_HOME") or "~/.hermes").expanduser().absolute())
     return root if profile == "default" else root / "profiles" / profile
+
+
+def first_home(home: Path) -> Path:
+    """The home of the profile `default`, in whose folder the others are."""
+    return home.parent.parent if home.parent.name == "profiles" else home
+
+
+def profile_of(home: Path) -> str:
+    """The name of the profile with this home."""
+    return home.name if home.parent.name == "profiles" else "default"
+
+
+def other_profiles(home: Path) -> list[Path]:
+    """The homes of the other profiles of the same Hermes."""
+    first = first_home(home)
+    homes = [first, *sorted((first / "profiles").glob("*"))]
+    return [other for other in homes if other != home and (other / "config.yaml").is_file()]
 
 
 def find_python(named: Path | None, recorded: str | None, home: Path) -> Path:
@@ -59,9 +74,10 @@ def _candidates(recorded: str | None, home: Path) -> Iterator[Path]:
     """What was used at the installation, what the gateway last ran, this very Python, the command on PATH."""
     if recorded:
         yield Path(recorded)
-    argv = gateway_record(home).get("argv")
-    if isinstance(argv, list) and argv and isinstance(argv[0], str):
-        yield from _python_of(Path(argv[0]))
+    for record in gateway_records(home):
+        argv = record.get("argv")
+        if isinstance(argv, list) and argv and isinstance(argv[0], str):
+            yield from _python_of(Path(argv[0]))
     if find_spec("hermes_cli") is not None:
         yield Path(sys.executable)
     command = shutil.which("hermes")
@@ -86,8 +102,19 @@ def _python_of(command: Path) -> Iterator[Path]:
             yield folder.parents[2] / "bin" / "python"
 
 
-def gateway_record(home: Path) -> dict[str, Any]:
-    """What Hermes's gateway last wrote about itself; empty if there is nothing readable."""
+def gateway_records(home: Path) -> Iterator[dict[str, Any]]:
+    """What the gateways that may serve a home last wrote about themselves: its own, and one for several profiles."""
+    yield _record(home)
+    first = first_home(home)
+    if first != home:
+        shared = _record(first)
+        served = shared.get("served_profiles")
+        if isinstance(served, list) and profile_of(home) in served:
+            yield shared
+
+
+def _record(home: Path) -> dict[str, Any]:
+    """Empty if there is nothing readable."""
     try:
         said = json.loads(read_text(home / "gateway_state.json") or "{}")
     except (InstallError, ValueError, RecursionError):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pheby import cli
 from pheby.install import output, pairing
@@ -65,6 +66,22 @@ def test_the_target_is_asked_for_before_all_else(capsys: pytest.CaptureFixture[s
     for words in (["install"], ["status"], ["doctor"], ["update"], ["uninstall"], ["secret", "rotate"]):
         assert cli.main(words) == 1
         assert "--home PATH or --profile NAME" in capsys.readouterr().err
+
+
+def test_a_profile_gets_a_port_that_no_other_has(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-S1, R-A8: where none is named; one that does not use Pheby takes none."""
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    ports = {}
+    for name in ("default", "other", "play", "work"):
+        folder = home if name == "default" else home / "profiles" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text("platforms: {pheby: {enabled: false}}\n" if name == "other" else "a: 1\n")
+        if name != "other":
+            assert cli.main(["install", "--profile", name, "--yes", "--no-pip"]) == 0
+            ports[name] = yaml.safe_load((folder / "config.yaml").read_text())["platforms"]["pheby"]["extra"]["port"]
+    assert ports == {"default": 8786, "play": 8787, "work": 8788}
 
 
 def test_a_profile_can_be_named(

@@ -52,6 +52,26 @@ def look(home: Path, pheby: Pheby, monkeypatch: pytest.MonkeyPatch) -> Look:
     return look
 
 
+def test_profiles_have_ports_and_secrets_of_their_own(home: Path, pheby: Pheby, look: Look) -> None:
+    """R-S1, R-A8: a profile that is made as a copy of another has both from there."""
+    assert "profile-port" not in look()
+    copy = home / "profiles" / "copy"
+    copy.mkdir(parents=True)
+    for name in ("config.yaml", ".env"):
+        shutil.copy(home / name, copy / name)
+    found = look()
+    assert set(found) == {"profile-port", "profile-secret"}
+    assert "--port N" in found["profile-port"].mend
+    assert "secret rotate" in found["profile-secret"].mend
+    assert pheby("secret", "rotate", "--yes") == 0
+    assert pheby("install", "--yes", "--port", str(free_port())) == 0
+    assert look() == {}
+    # One that does not use Pheby may say what it likes.
+    (copy / "config.yaml").write_text("platforms: {pheby: {enabled: false}}\n")
+    shutil.copy(home / ".env", copy / ".env")
+    assert look() == {}
+
+
 def running(home: Path, state: str) -> None:
     record = {
         "pid": os.getpid(),

@@ -72,6 +72,29 @@ def test_a_gateway_that_is_gone_does_not_run(home: Path, said: dict[str, Any]) -
     assert not gateway.running(home)
 
 
+@pytest.mark.parametrize(
+    ("served", "platforms", "state"),
+    [
+        (["default", "work"], {"pheby": {"state": "connected"}, "work:pheby": {"state": "fatal"}}, "fatal"),
+        (["default", "work"], {"pheby": {"state": "connected"}}, "connected"),
+        (["default", "play"], {"pheby": {"state": "connected"}}, None),
+        (None, {"pheby": {"state": "connected"}}, None),
+        ("work", {"pheby": {"state": "connected"}}, None),
+    ],
+)
+def test_another_profiles_gateway_may_serve_a_home(
+    home: Path, served: Any, platforms: dict[str, Any], state: str | None
+) -> None:
+    """R-S1, R-A8: then it is in that one's record, and what an own gateway said long ago does not count."""
+    work = home / "profiles" / "work"
+    work.mkdir(parents=True)
+    record(work, gateway_state="stopped", platforms={"pheby": {"state": "disconnected"}})
+    record(home, served_profiles=served, platforms=platforms)
+    assert gateway.running(work) is (state is not None)
+    assert gateway.platform_state(work) == state
+    assert gateway.platform_state(home) == "connected"
+
+
 @pytest.mark.parametrize("platforms", [None, [], {}, {"pheby": None}, {"pheby": {"state": 1}}])
 def test_what_hermes_does_not_say_is_not_known(home: Path, platforms: Any) -> None:
     """R-A7: its record may look otherwise one day."""
