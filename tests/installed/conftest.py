@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -75,10 +77,11 @@ def hermes(request: pytest.FixtureRequest) -> Iterator[HermesEnvironment]:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, folder, symlinks=True, copy_function=_link)
     environment = open_environment(line, folder)
-    script = environment.hermes.read_text().replace(str(source), str(folder))
-    environment.hermes.unlink()
-    environment.hermes.write_text(script)
-    environment.hermes.chmod(0o755)
+    for script in (environment.hermes, folder / "bin" / "pip"):
+        text = script.read_text().replace(str(source), str(folder))
+        script.unlink()
+        script.write_text(text)
+        script.chmod(0o755)
     pip = [
         str(environment.python),
         "-m",
@@ -108,7 +111,11 @@ async def model() -> AsyncIterator[ScriptedModel]:
 @pytest.fixture
 def home(tmp_path: Path, model: ScriptedModel) -> Path:
     """What an owner has had for a while."""
-    home, work = tmp_path / "hermes home", tmp_path / "work"
+    return home_of_an_owner(tmp_path, "hermes home", model)
+
+
+def home_of_an_owner(folder: Path, name: str, model: ScriptedModel) -> Path:
+    home, work = folder / name, folder / "work"
     home.mkdir(mode=0o700)
     work.mkdir()
     (home / "config.yaml").write_text(CONFIG.format(model_url=model.url, work=work))
@@ -126,10 +133,14 @@ class Owner:
 
     def types(self, *words: str, code: int = 0) -> str:
         """One command of this Hermes's environment; what it prints."""
-        own = {"HOME": str(self.home.parent), "PATH": f"{self.environment.folder / 'bin'}:/usr/bin:/bin"}
-        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "LANG", "LC_"))}
+        done = self.tries(*words)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def tries(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The same, whatever comes of it."""
         program = str(self.environment.folder / "bin" / words[0])
-        done = subprocess.run(
+        return subprocess.run(
             [program, *words[1:]],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -137,10 +148,37 @@ class Owner:
             timeout=300,
             check=False,
             cwd=self.home.parent,
-            env=kept | own,
+            env=self._variables(),
         )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+
+    def types_line(self, line: str, yes: int = 0) -> str:
+        """A line of a shell, at a terminal, by somebody who says yes to that many questions; what is then seen."""
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            ["bash", "-c", line],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            cwd=self.home.parent,
+            env=self._variables(),
+        ) as process:
+            os.close(theirs)
+            os.write(ours, b"y\n" * yes)
+            seen = b""
+            # At its end a terminal has no end of file, but an error.
+            with contextlib.suppress(OSError):
+                while piece := os.read(ours, 4096):
+                    seen += piece
+            os.close(ours)
+        said = seen.decode(errors="replace")
+        assert process.returncode == 0, said
+        return said
+
+    def _variables(self) -> dict[str, str]:
+        own = {"HOME": str(self.home.parent), "PATH": f"{self.environment.folder / 'bin'}:/usr/bin:/bin"}
+        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "LANG", "LC_"))}
+        return kept | own
 
     def pheby(self, *words: str, code: int = 0) -> str:
         """One command of Pheby's for the home."""
@@ -150,3 +188,9 @@ class Owner:
 @pytest.fixture
 def owner(hermes: HermesEnvironment, home: Path) -> Owner:
     return Owner(hermes, home)
+
+
+@pytest.fixture
+def newcomer(hermes: HermesEnvironment, tmp_path: Path, model: ScriptedModel) -> Owner:
+    """One whose Hermes is where everybody's is, and who has nothing else."""
+    return Owner(hermes, home_of_an_owner(tmp_path, ".hermes", model))

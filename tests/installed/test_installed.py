@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from pheby_protocol.messages.run import RunEnded
 from tests.install.conftest import tree
 from tests.installed.conftest import Owner
 
+ROOT = Path(__file__).parents[2]
 OURS = re.compile(r"plugins/pheby(/|$)")
 
 
@@ -105,6 +108,34 @@ async def test_by_the_package_alone(owner: Owner, wheel: Path) -> None:
     assert {name: after.get(name) for name in before} == before
     assert [name for name in after if OURS.match(name) or name.startswith("pheby")] == []
     assert not (owner.environment.folder / "bin" / "pheby").exists()
+
+
+async def test_hermes_itself_fetches_the_plugin_from_a_repository(newcomer: Owner, wheel: Path, tmp_path: Path) -> None:
+    """R-A1, R-S1: `hermes plugins install`, from a repository on this machine; no objection of Hermes's own scan.
+
+    0.22 fetches a Python of its own before it puts a plugin in its place: without a network the test ends there.
+    """
+    home, port = newcomer.home, free_port()
+    repository = tmp_path / "repository"
+    shutil.copytree(ROOT / "hermes_plugin", repository / "hermes_plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", str(repository), *words], check=True)
+    fetched = newcomer.tries("hermes", "plugins", "install", f"file://{repository}#hermes_plugin", "--no-enable")
+    said = " ".join((fetched.stdout + fetched.stderr).split())
+    if fetched.returncode:
+        assert "python: install failed: download failed" in said, said
+        assert "Security scan" not in said
+        return
+    before = tree(home / "plugins")
+    newcomer.types("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[cli]")
+    newcomer.pheby("install", "--yes", "--entry-point", "--port", str(port))
+    assert findings(newcomer) == []
+    async with Gateway(newcomer.environment, DemoHome(home, secret_of(home), port)) as gateway:
+        await gateway.wait_ready(90)
+        assert await exchange(port, secret_of(home)) == "Hello! You asked me to say: hello"
+    newcomer.pheby("uninstall", "--yes", "--purge")
+    # What Hermes has fetched is Hermes's to remove.
+    assert tree(home / "plugins") == before
 
 
 def _here(owner: Owner) -> HermesEnvironment:
