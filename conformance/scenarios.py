@@ -519,6 +519,24 @@ def _history_changed(script: _Script) -> None:
     script.shows()
 
 
+@_scenario("state/another-history", "P-CONV-4")
+def _another_history(script: _Script) -> None:
+    """Another history_id without history.changed: all that had ended is dropped, and fetched again."""
+    script.begun()
+    script.log("message.completed", message=_message("msg_2", 2048, text="Hello", index=0))
+    script.log("run.ended", run=_run("completed", ended_at=_NOW + 9))
+    script.shows()
+    script.ends(cut=True)
+    script.greet(resumed=False)
+    script.send("snapshot", **_snapshot(script.seq, conversations=[_conversation(history_id="hist_2")]))
+    script.send("sync.completed", seq=script.seq)
+    script.expect("conversation.history", conversation_id="conv_1")
+    script.shows()
+    page = _page([_message("msg_7", 2048, text="Hello again")], as_of=script.seq)
+    script.answer("conversation.history.result", request=_asks_history(), **page)
+    script.shows()
+
+
 def _asks_history() -> Json:
     return {"type": "conversation.history", "conversation_id": "conv_1"}
 
@@ -541,7 +559,8 @@ def _answer_from_before(script: _Script) -> None:
     script.log("message.updated", message=_message("msg_2", 2048, text="new"))
     page = _page([_message("msg_2", 2048, text="old")], as_of=as_of)
     script.answer("conversation.history.result", request=_asks_history(), **page)
-    _titled(script, "fence")
+    changed = _conversation(title="fence", title_source="manual", history_id="hist_2", history_head=2048)
+    script.log("conversation.updated", conversation=changed)
     script.shows()
 
 
@@ -869,7 +888,22 @@ for _code in (1000, 1001, 1011, 1012, 4408, 4413, 4429, 4503, 4999):
     _passing(_code)
 
 
-@_scenario("close/unauthorized", "P-ERR-5", "P-HELLO-15")
+@_scenario("close/no-common-version", "P-ERR-5", "P-HELLO-4")
+def _no_common_version(script: _Script) -> None:
+    """A server of later versions only is not asked again: the client must be updated."""
+    script.step(connect={})
+    script.expect("hello")
+    told: Json = {
+        "message": "No version in common.",
+        "retryable": False,
+        "details": {"supported": [2, 3], "later": True},
+    }
+    script.answer("error", code="unsupported_version", **told)
+    script.step(close=4406)
+    script.step(no_connect_ms=2_000)
+
+
+@_scenario("close/unauthorized", "P-HELLO-15")
 def _unauthorized(script: _Script) -> None:
     """After 401 at the handshake the client does not try again by itself."""
     script.step(refuse={"status": 401, "headers": {"WWW-Authenticate": "Bearer"}})
@@ -889,11 +923,10 @@ def _draining(script: _Script) -> None:
 def _waits(status: int) -> None:
     def write(script: _Script) -> None:
         script.step(refuse={"status": status, "headers": {"Retry-After": "2"}})
-        # A client that takes 429 for a wrong secret does not come back at all.
-        script.step(**({"connect": {"not_before_ms": 1_900}} if status == 503 else {"no_connect_ms": 1_900}))
+        script.step(connect={"not_before_ms": 1_900})
 
-    write.__doc__ = f"After {status} at the handshake the client does not come back before Retry-After."
-    _scenario(f"close/{'draining' if status == 503 else 'locked-out'}-at-the-door", "P-ERR-5")(write)
+    write.__doc__ = f"After {status} at the handshake the client comes back, and not before Retry-After."
+    _scenario(f"close/{'draining' if status == 503 else 'locked-out'}-at-the-door", "P-HELLO-16")(write)
 
 
 _waits(503)

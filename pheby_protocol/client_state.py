@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -21,7 +21,7 @@ from .messages import model as models
 from .messages._base import LoggedEvent, Request, Result
 from .messages.approval import PromptStatus
 from .messages.connection import Batch, Snapshot, SyncCompleted, Welcome
-from .messages.history import ConversationHistoryResult
+from .messages.history import ConversationHistory, ConversationHistoryResult
 from .states import MessageState, RunState, ToolCallState
 
 K = TypeVar("K")
@@ -119,18 +119,8 @@ def apply_answer(state: ClientState, request: Request, result: Result) -> Client
             | conversation.ConversationRenameResult(),
         ):
             return _take(state, result.as_of_seq, conversations=[result.conversation])
-        case _, ConversationHistoryResult():
-            state = _take(
-                state,
-                result.as_of_seq,
-                messages=result.messages,
-                attachments=[item for found in result.messages for item in found.attachments],
-                runs=result.runs,
-                tool_calls=result.tool_calls,
-                approvals=result.approvals,
-                clarifications=result.clarifications,
-            )
-            return attrs.evolve(state, needs_history=_without(state.needs_history, result.conversation_id))
+        case ConversationHistory(), ConversationHistoryResult():
+            return _history_page(state, request, result)
         case message.MessageText(), message.MessageTextResult() if request.cursor is None and result.next is None:
             return _whole_text(state, request.message_id, result)
         case _:
@@ -182,6 +172,7 @@ def _snapshot(state: ClientState, frame: Snapshot) -> ClientState:
     if not frame.last:
         return attrs.evolve(state, parts=parts)
     named: dict[str, Any] = {item.conversation_id: item for part in parts for item in part.conversations}
+    state = _with_histories(state, named.values())
     attached: dict[str, Any] = {
         item.attachment_id: item for part in parts for found in part.messages for item in found.attachments
     }
@@ -233,6 +224,7 @@ def _logged(state: ClientState, event: LoggedEvent) -> ClientState:
 def _apply_logged(state: ClientState, event: LoggedEvent) -> ClientState:
     match event:
         case conversation.ConversationCreated() | conversation.ConversationUpdated():
+            state = _with_histories(state, [event.conversation])
             state = _put(state, "conversations", event.conversation_id, event.conversation, event.seq)
             return attrs.evolve(state, unconfirmed=state.unconfirmed - {event.conversation_id})
         case conversation.ConversationDeleted():
@@ -292,15 +284,31 @@ def _change_conversation(
 
 
 def _history_changed(state: ClientState, event: conversation.HistoryChanged) -> ClientState:
-    name, start = event.conversation_id, event.from_position
+    known = state.conversations.get(event.conversation_id)
+    if known is not None:
+        known = attrs.evolve(known, history_id=event.history_id, history_head=event.history_head)
+        state = _put(state, "conversations", event.conversation_id, known, event.seq)
+    return _without_history(state, event.conversation_id, event.from_position)
+
+
+def _with_histories(state: ClientState, found: Iterable[conversation.Conversation]) -> ClientState:
+    """Nothing is left of a history that is not the one of the conversation as it was found now."""
+    for item in found:
+        known = state.conversations.get(item.conversation_id)
+        if known is not None and known.history_id != item.history_id:
+            dropped = _without_history(state, item.conversation_id, Position(0))
+            # Of what was never fetched nothing is fetched again.
+            cached = any(len(getattr(dropped, name)) < len(getattr(state, name)) for name in _WITH_POSITION)
+            state = dropped if cached else state
+    return state
+
+
+def _without_history(state: ClientState, name: ConversationId, start: Position) -> ClientState:
+    """Without what ended at this position or behind it: it is to be fetched again."""
 
     def stays(item: Any, is_open: Callable[[Any], bool]) -> bool:
         return item.conversation_id != name or item.position is None or item.position < start or is_open(item)
 
-    known = state.conversations.get(name)
-    if known is not None:
-        known = attrs.evolve(known, history_id=event.history_id, history_head=event.history_head)
-        state = _put(state, "conversations", name, known, event.seq)
     kept: dict[str, Any] = {
         collection: {
             key: item
@@ -367,8 +375,33 @@ def _show_text(state: ClientState, known: message.Message, text: str, index: Ind
 # Answers
 
 
+def _history_page(state: ClientState, request: ConversationHistory, result: ConversationHistoryResult) -> ClientState:
+    name = result.conversation_id
+    known = state.conversations.get(name)
+    if known is not None and known.history_id != result.history_id and not _is_older(state, known, result.as_of_seq):
+        state = _without_history(state, name, Position(0))
+        known = attrs.evolve(known, history_id=result.history_id)
+        state = attrs.evolve(state, conversations={**state.conversations, name: known})
+        if request.before is not None or request.after is not None:
+            # It was asked for by a position of the history that is no more.
+            return state
+    state = _take(
+        state,
+        result.as_of_seq,
+        messages=result.messages,
+        attachments=[item for found in result.messages for item in found.attachments],
+        runs=result.runs,
+        tool_calls=result.tool_calls,
+        approvals=result.approvals,
+        clarifications=result.clarifications,
+    )
+    return attrs.evolve(state, needs_history=_without(state.needs_history, name))
+
+
 def _take(state: ClientState, as_of: Seq, **collections: Any) -> ClientState:
     """Objects of an answer, where no later event has changed or deleted them or their conversation."""
+    fresh = [item for item in collections.get("conversations", ()) if not _is_older(state, item, as_of)]
+    state = _with_histories(state, fresh)
     taken: dict[str, Any] = {}
     for collection, items in collections.items():
         found = taken[collection] = dict(getattr(state, collection))
@@ -377,6 +410,11 @@ def _take(state: ClientState, as_of: Seq, **collections: Any) -> ClientState:
             if max(state.changed_at.get(key, 0), _deleted_at(state, item)) <= as_of:
                 found[key] = item
     return attrs.evolve(state, **taken)
+
+
+def _is_older(state: ClientState, item: conversation.Conversation, as_of: Seq) -> bool:
+    """Whether a later event than that of an answer has changed or deleted the conversation."""
+    return state.changed_at.get(item.conversation_id, 0) > as_of
 
 
 def _deleted_at(state: ClientState, item: Any) -> int:

@@ -463,7 +463,8 @@ class Transcript:
             history_head=new_head,
             from_position=inserted_at,
         )
-        return self._conversations.update(conversation) + Change((event,))
+        # First from where the history is another one: who sees only the new id must drop all that is cached.
+        return Change((event,)) + self._conversations.update(conversation)
 
 
 async def _nothing() -> None:

@@ -137,6 +137,31 @@ def seq(sight: Sight) -> Iterable[str]:
                 last = max(last, frame["seq"])
 
 
+@observe("all/history-id", "P-CONV-13")
+def history_id(sight: Sight) -> Iterable[str]:
+    """On each connection a conversation shows another history_id only behind a history.changed."""
+    for record in sight.records:
+        shown: dict[str, str] = {}
+        for frame in record.frames:
+            if frame.get("type") == "history.changed":
+                shown[frame["conversation_id"]] = frame["history_id"]
+            for found in _histories(frame):
+                sight.count += 1
+                name, given = found["conversation_id"], found["history_id"]
+                if shown.setdefault(name, given) != given:
+                    yield f"{frame['type']} shows another history_id of {name}"
+                    shown[name] = given
+
+
+def _histories(frame: Frame) -> Iterable[Frame]:
+    """The conversations in a frame, and a page of history as one."""
+    if frame.get("type") == "conversation.history.result":
+        yield frame
+    if "conversation" in frame:
+        yield frame["conversation"]
+    yield from frame.get("conversations", ())
+
+
 @observe("all/same-event", "P-SYNC-1")
 def same_event(sight: Sight) -> Iterable[str]:
     """An event of one seq is the same for every device, live and replayed."""

@@ -301,44 +301,68 @@ def _clarification() -> tuple[str, list[Json]]:
     return "A question that lapses; a run status of a later version is kept and is not taken for completed.", steps
 
 
+def _page(name: str, position: int, text: str, *, history_id: str, as_of_seq: int, **asked: int) -> Json:
+    """A page of history with one message, as an answer."""
+    request = {"type": "conversation.history", "id": "4", "conversation_id": "conv_1", **asked}
+    result = {
+        "type": "conversation.history.result",
+        "id": "4",
+        "conversation_id": "conv_1",
+        "messages": [_message(name, position, text=text)],
+        "tool_calls": [],
+        "runs": [],
+        "approvals": [],
+        "clarifications": [],
+        "before": position,
+        "after": position,
+        "has_more": True,
+        "history_id": history_id,
+        "as_of_seq": as_of_seq,
+    }
+    return {"answer": {"request": request, "result": result}}
+
+
 def _history() -> tuple[str, list[Json]]:
     log, steps = _begun()
     steps += [
         log("message.completed", message=_message("msg_2", 2048, text="Hello", index=0)),
         log("history.changed", history_id="hist_2", history_head=2048, from_position=2048),
+        _page("msg_7", 2048, "Hello again", history_id="hist_2", as_of_seq=log.seq),
     ]
-    asked = {"type": "conversation.history", "id": "4", "conversation_id": "conv_1"}
-    page = {
-        "type": "conversation.history.result",
-        "id": "4",
-        "conversation_id": "conv_1",
-        "messages": [_message("msg_7", 2048, text="Hello again")],
-        "tool_calls": [],
-        "runs": [],
-        "approvals": [],
-        "clarifications": [],
-        "before": 2048,
-        "after": 2048,
-        "has_more": True,
-        "history_id": "hist_2",
-        "as_of_seq": log.seq,
-    }
-    steps.append({"answer": {"request": asked, "result": page}})
     return "History changed: cached items from there go, the page that is fetched takes their place.", steps
+
+
+def _got(conversation: Json, *, as_of_seq: int) -> Json:
+    """A conversation as an answer."""
+    request = {"type": "conversation.get", "id": "5", "conversation_id": "conv_1"}
+    result = {"type": "conversation.get.result", "id": "5", "conversation": conversation, "as_of_seq": as_of_seq}
+    return {"answer": {"request": request, "result": result}}
+
+
+def _another_history() -> tuple[str, list[Json]]:
+    log, steps = _begun()
+    steps += [
+        log("message.completed", message=_message("msg_2", 2048, text="Hello", index=0)),
+        log("run.ended", run=_run("completed", started_at=_NOW + 1, ended_at=_NOW + 9)),
+        {"lost": True},
+        _welcome("epoch_2", 40, resumed=False),
+        _snapshot(0, 40, last=True, conversations=[_conversation(history_id="hist_2")]),
+        _in_step(40),
+        _page("msg_7", 1024, "Hello again", history_id="hist_2", as_of_seq=40),
+        _page("msg_8", 512, "Before it", history_id="hist_3", as_of_seq=41, before=1024),
+        _page("msg_9", 1024, "And again", history_id="hist_3", as_of_seq=42),
+        _got(_conversation(history_id="hist_4"), as_of_seq=43),
+    ]
+    return "Another history_id without history.changed, in a snapshot, a page, an answer: what had ended goes.", steps
 
 
 def _deleted() -> tuple[str, list[Json]]:
     log, steps = _begun()
-    stale = {
-        "type": "conversation.get.result",
-        "id": "5",
-        "conversation": _conversation(),
-        "as_of_seq": log.seq,
-    }
+    stale = _got(_conversation(), as_of_seq=log.seq)
     steps += [
         log("run.ended", run=_run("cancelled", reason="deleted", ended_at=_NOW + 9)),
         log("conversation.deleted"),
-        {"answer": {"request": {"type": "conversation.get", "id": "5", "conversation_id": "conv_1"}, "result": stale}},
+        stale,
     ]
     return "A deleted conversation takes everything along, and an answer from before does not bring it back.", steps
 
@@ -390,6 +414,7 @@ _TRANSCRIPTS = {
     "tool-and-approval": _tool_and_approval,
     "clarification": _clarification,
     "history-changed": _history,
+    "another-history": _another_history,
     "deleted": _deleted,
     "future": _future,
     "settings": _settings,

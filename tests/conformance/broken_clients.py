@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
+from aiohttp import WSServerHandshakeError
 
 from pheby import AuthenticationError
 from pheby.client import RequestFailedError
@@ -250,7 +251,20 @@ class StaysAtTheUnknown(BrokenClient):
             super()._receive(message)
 
 
-@broken("state/history-changed", "state/answer-from-before")
+@broken("state/another-history")
+class KeepsAnyHistory(BrokenClient):
+    def _receive(self, message: object) -> None:
+        if isinstance(message, Snapshot):
+            known = {name: item.history_id for name, item in self.state.conversations.items()}
+            kept = [
+                attrs.evolve(item, history_id=known.get(item.conversation_id, item.history_id))
+                for item in message.conversations
+            ]
+            message = attrs.evolve(message, conversations=tuple(kept))
+        super()._receive(message)
+
+
+@broken("state/history-changed", "state/answer-from-before", "state/another-history")
 class NeverFetches(BrokenClient):
     async def _fetch_history(self, where: str) -> None:
         pass
@@ -414,7 +428,18 @@ class OneAnswer(BrokenClient):
         return await super().answer(clarification_id, choice_ids[:1], **more)
 
 
-@broken("close/4401", "close/4406", "close/4409", _is_final=lambda _: False)
+@broken("close/locked-out-at-the-door")
+class TakesTheLockForAWrongSecret(BrokenClient):
+    async def _connect_once(self) -> int | None:
+        try:
+            return await super()._connect_once()  # type: ignore[no-any-return]
+        except WSServerHandshakeError as failure:
+            if failure.status == 429:
+                raise AuthenticationError("the server refused the secret") from None
+            raise
+
+
+@broken("close/4401", "close/4406", "close/4409", "close/no-common-version", _is_final=lambda _: False)
 class AlwaysBack(BrokenClient):
     pass
 

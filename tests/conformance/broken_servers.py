@@ -421,6 +421,12 @@ def twice(frame: Frame, link: Link) -> Iterable[Frame]:
         yield frame
 
 
+@changes("conversation.updated", "all/history-id")
+def another_past_in_secret(frame: Frame, link: Link) -> None:
+    if "x" * 60 in frame["conversation"]["title"]:
+        frame["conversation"]["history_id"] += "x"
+
+
 @changes("tool.started", "all/same-event")
 def clocks_of_their_own(frame: Frame, link: Link) -> None:
     if frame["tool_call"]["name"] == "terminal" and link.number % 2 and link.in_step:

@@ -221,6 +221,96 @@ def test_changed_history_drops_ended_items_from_there_and_asks_for_them(state):
     assert known.needs_history == {"conv_1": 1024}
 
 
+def cached(*found):
+    """A client that has an ended message and one that streams, of the history h1, and then what was found."""
+    known = after(
+        ClientState(),
+        logged(1, "conversation.created", conversation=conversation()),
+        logged(2, "message.created", message=message("msg_1", position=512, status="completed")),
+        logged(3, "message.created", message=message("msg_2")),
+        logged(4, "message.created", message=message("msg_3", status="cancelled") | {"position": None}),
+    )
+    return after(known, *found)
+
+
+def page(history_id, **request):
+    """A page of history as an answer: of one message, as of event 9."""
+    asked = structure({"type": "conversation.history", "id": "1", "conversation_id": "conv_1", **request})
+    lists = {kind: [] for kind in ("tool_calls", "runs", "approvals", "clarifications")}
+    found = {"messages": [message("msg_7", position=256, status="completed")], "has_more": False}
+    more = {"history_id": history_id, "as_of_seq": 9}
+    answer = {"type": "conversation.history.result", "id": "1", "conversation_id": "conv_1", **lists, **found, **more}
+    return asked, structure(answer)
+
+
+def test_another_history_id_in_an_event_drops_all_that_ended():
+    known = cached(logged(5, "conversation.updated", conversation=conversation(history_id="h2")))
+    assert set(known.messages) == {"msg_2", "msg_3"}, "what still streams and what has no position stay"
+    assert known.needs_history == {"conv_1": 0}
+    same = cached(logged(5, "conversation.updated", conversation=conversation(history_head=7)))
+    assert set(same.messages) == {"msg_1", "msg_2", "msg_3"}
+    assert same.needs_history == {}
+
+
+def test_after_history_changed_the_new_id_drops_no_more():
+    known = cached(
+        logged(5, "history.changed", history_id="h2", history_head=4096, from_position=1024),
+        logged(6, "conversation.updated", conversation=conversation(history_id="h2")),
+    )
+    assert set(known.messages) == {"msg_1", "msg_2", "msg_3"}
+    assert known.needs_history == {"conv_1": 1024}
+
+
+def test_another_history_id_in_a_snapshot_drops_all_that_ended():
+    known = cached(snapshot(0, True, 20, conversations=[conversation(history_id="h2")], messages=[message("msg_2")]))
+    assert set(known.messages) == {"msg_2", "msg_3"}
+    assert known.needs_history == {"conv_1": 0}
+
+
+def test_of_what_was_never_fetched_nothing_is_fetched_again():
+    known = after(
+        ClientState(),
+        logged(1, "conversation.created", conversation=conversation()),
+        snapshot(0, True, 20, conversations=[conversation(history_id="h2")]),
+    )
+    assert known.conversations["conv_1"].history_id == "h2"
+    assert known.needs_history == {}
+
+
+@pytest.mark.parametrize("kind", ["conversation.get", "conversation.list"])
+def test_another_history_id_in_an_answer_drops_all_that_ended(kind):
+    named = {"conversation_id": "conv_1"} if kind == "conversation.get" else {}
+    asked = structure({"type": kind, "id": "1", **named})
+    found = conversation(history_id="h2")
+    shown = {"conversation": found} if kind == "conversation.get" else {"conversations": [found]}
+    for as_of, left in ((9, {"msg_2", "msg_3"}), (0, {"msg_1", "msg_2", "msg_3"})):
+        answer = structure({"type": f"{kind}.result", "id": "1", **shown, "as_of_seq": as_of})
+        assert set(apply_answer(cached(), asked, answer).messages) == left, "an older answer says nothing"
+
+
+def test_a_page_of_another_history_takes_the_place_of_what_was_cached():
+    known = apply_answer(cached(), *page("h2"))
+    assert set(known.messages) == {"msg_2", "msg_3", "msg_7"}
+    assert known.conversations["conv_1"].history_id == "h2"
+    assert known.needs_history == {}
+
+
+@pytest.mark.parametrize("asked", [{"before": 512}, {"after": 128}])
+def test_a_page_asked_for_by_a_position_of_another_history_is_not_taken(asked):
+    known = apply_answer(cached(), *page("h2", **asked))
+    assert set(known.messages) == {"msg_2", "msg_3"}
+    assert known.needs_history == {"conv_1": 0}
+    same = apply_answer(cached(), *page("h1", **asked))
+    assert set(same.messages) == {"msg_1", "msg_2", "msg_3", "msg_7"}
+
+
+def test_a_page_from_before_history_changed_drops_nothing():
+    changed = logged(10, "history.changed", history_id="h2", history_head=4096, from_position=1024)
+    known = apply_answer(cached(changed), *page("h1"))
+    assert known.conversations["conv_1"].history_id == "h2"
+    assert "msg_1" in known.messages
+
+
 def test_a_snapshot_applies_as_a_whole_and_closes_what_it_does_not_name(state):
     known = after(state, logged(3, "run.started", run=run("running", started_at=NOW)))
     known = apply(known, logged(4, "conversation.created", "conv_2", conversation=conversation("conv_2")))

@@ -46,6 +46,8 @@ def test_what_each_ends_in():
     assert ALL["tool-and-approval.json"]["state"]["approvals"]["appr_1"]["choices"][1] == "future_choice"
     assert ALL["clarification.json"]["state"]["runs"]["run_1"]["status"] == "paused_by_future"
     assert texts("history-changed.json") == {"msg_1": "say hello", "msg_7": "Hello again"}
+    assert texts("another-history.json") == {}
+    assert ALL["another-history.json"]["wishes"]["needs_history"] == {"conv_1": 0}
     deleted = ALL["deleted.json"]["state"]
     assert not any(deleted[name] for name in deleted if name not in ("cursor", "epoch"))
     assert texts("future.json")["msg_2"] == "ab"

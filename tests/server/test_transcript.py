@@ -333,6 +333,8 @@ async def test_a_row_before_the_head_is_put_in_its_place_and_announced(rig: Rig)
     (changed,) = await rig.seen("history.changed")
     assert changed["history_id"] == after["history_id"] != before["history_id"]
     assert changed["history_head"] == after["after"]
+    shown = [event for event in await rig.seen("conversation.updated") if event["seq"] < changed["seq"]]
+    assert {event["conversation"]["history_id"] for event in shown} == {before["history_id"]}
     kept = [message for message in before["messages"] if message["position"] < changed["from_position"]]
     assert kept == [message for message in after["messages"] if message["position"] < changed["from_position"]]
     assert after["messages"][2]["position"] >= changed["from_position"]

@@ -85,15 +85,29 @@ function merge(kind, value, seq) { // From an answer or a snapshot: what later e
   if (!found) return;
   const id = found[`${kind}_id`];
   const later = Math.max(lastSeq.get(`${kind}/${id}`) ?? -1, lastSeq.get(`deleted/${found.conversation_id}`) ?? -1);
-  if (later <= seq) table(kind)[id] = found;
+  if (later <= seq) put(kind, id, found);
 }
 
-function drop(conversation, from) { // All of a conversation, or what stands at a position or behind it.
+function put(kind, id, found) {
+  const isOther = kind === 'conversation' && state.conversations[id] && state.conversations[id].history_id !== found.history_id;
+  table(kind)[id] = found;
+  if (isOther && Object.values(state.messages).some((message) => message.conversation_id === id)) refetch(id, 0);
+}
+
+function drop(conversation, from) { // All of a conversation, or what has ended and stands at a position or behind it.
   for (const kind of KINDS) {
     for (const [id, item] of Object.entries(table(kind))) {
-      if (item.conversation_id === conversation && (from === undefined || item.position >= from)) delete table(kind)[id];
+      const isPast = from === undefined || (item.position >= from && !IS_OPEN[kind]?.(item));
+      if (item.conversation_id === conversation && isPast) delete table(kind)[id];
     }
   }
+}
+
+function refetch(conversation, from) { // What is cached from there on belongs to a history that is no more.
+  drop(conversation, from);
+  wish('conversation.history', { conversation_id: conversation }, (page) => {
+    for (const each of KINDS) for (const item of page[`${each}s`] ?? []) merge(each, item, page.as_of_seq);
+  });
 }
 
 function apply(event) {
@@ -105,7 +119,7 @@ function apply(event) {
   if (kind) {
     const found = decoded(kind, event[kind]);
     if (!found) return;
-    table(kind)[found[`${kind}_id`]] = found;
+    put(kind, found[`${kind}_id`], found);
     lastSeq.set(`${kind}/${found[`${kind}_id`]}`, event.seq);
   } else if (event.type === 'conversation.deleted') {
     lastSeq.set(`deleted/${event.conversation_id}`, event.seq);
@@ -117,10 +131,7 @@ function apply(event) {
   } else if (event.type === 'history.changed') {
     if (!IS['#'](event.from_position) || !IS['#'](event.history_head) || typeof event.history_id !== 'string') return;
     if (conversation) Object.assign(conversation, { history_id: event.history_id, history_head: event.history_head });
-    drop(event.conversation_id, event.from_position);
-    wish('conversation.history', { conversation_id: event.conversation_id }, (page) => {
-      for (const each of KINDS) for (const item of page[`${each}s`] ?? []) merge(each, item, page.as_of_seq);
-    });
+    refetch(event.conversation_id, event.from_position);
   }
   state.cursor = event.seq;
 }
