@@ -27,6 +27,7 @@ from pheby_protocol.codec import DecodeError, decode
 from pheby_protocol.messages._base import Request
 
 from .check import ConformanceError, expect
+from .newer import as_newer
 from .process import Peer
 from .report import Report, Result, Verdict
 from .rules import rules
@@ -61,8 +62,9 @@ async def check_client(
     level: str = "SHOULD",
     patience: float = 20.0,
     jobs: int = 4,
+    newer: bool = False,
 ) -> Report:
-    """Play the scenarios; the report."""
+    """Play the scenarios, as a server of a later version if asked to; the report."""
     wanted = [
         scenario
         for scenario in stored_scenarios()
@@ -73,18 +75,18 @@ async def check_client(
 
     async def one(scenario: Json) -> Result:
         async with turns:
-            return await _play(scenario, start, patience)
+            return await _play(scenario, start, patience, newer)
 
     return Report("client", subject, tuple(await asyncio.gather(*map(one, wanted))))
 
 
-async def _play(scenario: Json, start: Start, patience: float) -> Result:
+async def _play(scenario: Json, start: Start, patience: float, newer: bool) -> Result:
     started = time.monotonic()
     flaw = ""
     place = -1
     try:
         async with contextlib.AsyncExitStack() as exits:
-            stage = Stage(scenario, patience)
+            stage = Stage(scenario, patience, newer)
             url = await exits.enter_async_context(stage.listening())
             env = {"PHEBY_SECRET": stage.secret, "PHEBY_SCENARIO": scenario["id"]}
             stage.peer = await exits.enter_async_context(start(url, env))
@@ -113,12 +115,13 @@ class _Attempt:
 class Stage:
     """The server that a client under test talks to, one step of a scenario after the other."""
 
-    def __init__(self, scenario: Json, patience: float) -> None:
+    def __init__(self, scenario: Json, patience: float, newer: bool = False) -> None:
         self.secret = secrets.token_hex(32)
         self.peer: Peer | None = None
         self.place = 0
         self._steps = scenario["steps"]
         self._patience = patience
+        self._newer = newer
         self._attempts: asyncio.Queue[_Attempt] = asyncio.Queue()
         self._requests: asyncio.Queue[Json] = asyncio.Queue()
         self._first: asyncio.Future[Any] | None = None
@@ -211,7 +214,8 @@ class Stage:
     async def _write(self, frame: Json) -> None:
         if self._socket is None or self._socket.closed:
             raise ConformanceError("the client has closed the connection")
-        await self._socket.send_str(json.dumps(frame, ensure_ascii=False))
+        for each in as_newer(frame) if self._newer else [frame]:
+            await self._socket.send_str(json.dumps(each, ensure_ascii=False))
 
     async def _drop(self) -> None:
         if self._socket is not None:

@@ -72,6 +72,11 @@ def _add_client(actions: Subparsers) -> None:
     client.add_argument(
         "--patience", type=float, default=20.0, metavar="SECONDS", help="so long for each step (default: %(default)s)"
     )
+    client.add_argument(
+        "--newer-server",
+        action="store_true",
+        help="play a server of a later version, with fields, capabilities and events that version 1 does not know",
+    )
     _add_common(client)
     client.set_defaults(run=_client)
 
@@ -157,6 +162,7 @@ def _client(args: argparse.Namespace) -> int:
         level=args.level,
         patience=args.patience,
         jobs=max(1, args.jobs),
+        newer=args.newer_server,
     )
     return finish(asyncio.run(report), args)
 
