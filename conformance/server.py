@@ -124,8 +124,8 @@ async def _run(lab: Lab, wanted: list[Check], jobs: int, trouble: str) -> list[R
     return results
 
 
-_LONG = ("hello/no-hello", "hello/heartbeat")
-"""They do nothing but wait."""
+_LONG = ("hello/no-hello", "hello/heartbeat", "runs/failure.empty-reply")
+"""They do little but wait, the last one for an agent that asks a silent model again and again."""
 
 
 def _missing(lab: Lab, check: Check) -> str:
