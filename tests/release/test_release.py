@@ -98,6 +98,28 @@ def test_a_python_that_is_another_one_is_not_taken(monkeypatch: pytest.MonkeyPat
     assert try_wheel.find("3.14") is None
 
 
+@pytest.mark.parametrize(("here", "code"), [(("3.11", "3.13"), 0), ((), 1)])
+def test_a_python_that_is_not_here_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: tuple[str, ...], code: int
+) -> None:
+    """R-P1: and no fault, as long as there is one at all; the suite is played once, on the newest."""
+    done = []
+    monkeypatch.setattr(try_wheel, "find", lambda version: f"python{version}" if version in here else None)
+    monkeypatch.setattr(try_wheel, "try_with", lambda python, folder: done.append(python))
+    monkeypatch.setattr(try_wheel, "try_sdist", lambda folder: None)
+    monkeypatch.setattr(try_wheel, "try_archives", lambda folder: None)
+    monkeypatch.setattr(try_wheel, "try_suite", lambda folder: "2 passed, 0 failed")
+    assert try_wheel.main() == code
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(done) == [f"python{version}" for version in here]
+    if not code:
+        assert [line for line in said if "is not here" in line] == [
+            "Python 3.12 is not here",
+            "Python 3.14 is not here",
+        ]
+        assert ["the suite" in line for line in said] == [False, False, True, False]
+
+
 def test_checksums_are_as_sha256sum_writes_them(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
