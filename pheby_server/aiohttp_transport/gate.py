@@ -30,6 +30,7 @@ class Gate:
         self._seconds = seconds
         self._most = most
         self._waiting: dict[asyncio.Transport, _Waiting] = {}
+        self._hearing: dict[asyncio.Transport, Callable[[], None]] = {}
         self._held = 0
 
     def __len__(self) -> int:
@@ -50,6 +51,8 @@ class Gate:
         """So many bytes more came from there."""
         waiting = self._waiting.get(transport)
         if waiting is None:
+            if (heard := self._hearing.get(transport)) is not None:
+                heard()
             return
         waiting.held += size
         self._held += size
@@ -73,6 +76,15 @@ class Gate:
         finally:
             if transport is not None and not transport.is_closing():
                 self.wait(transport)
+
+    @contextmanager
+    def hearing(self, transport: asyncio.Transport, heard: Callable[[], None]) -> Iterator[None]:
+        """Whatever comes from there meanwhile is told."""
+        self._hearing[transport] = heard
+        try:
+            yield
+        finally:
+            del self._hearing[transport]
 
     def _cut(self, transport: asyncio.Transport) -> None:
         self.leave(transport)

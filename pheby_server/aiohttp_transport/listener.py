@@ -204,7 +204,7 @@ class Listener:
             return unavailable(_FULL_SECONDS)
         self._connected += 1
         try:
-            return await serve_socket(self._server, credential, request)
+            return await serve_socket(self._server, credential, request, self._gate)
         finally:
             self._connected -= 1
 

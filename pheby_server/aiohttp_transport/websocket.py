@@ -14,18 +14,19 @@ from pheby_server.outbox import Close
 from pheby_server.server import Server
 from pheby_server.session import Session
 
+from .gate import Gate
+from .pulse import Pulse
+
 log = log_of(__name__)
 
 _CLOSE_SECONDS = 2.0
 
 
-async def serve_socket(server: Server, credential: Credential, request: web.Request) -> web.StreamResponse:
+async def serve_socket(server: Server, credential: Credential, request: web.Request, gate: Gate) -> web.StreamResponse:
     """Upgrade and serve until either side closes."""
     config = server.config
     socket = web.WebSocketResponse(
         timeout=_CLOSE_SECONDS,
-        # aiohttp pings at this interval and drops a peer that is silent for half as long again.
-        heartbeat=config.heartbeat_ms / 1_000,
         # aiohttp refuses a message of exactly this size; the protocol allows it.
         max_msg_size=config.max_frame_bytes + 1,
         compress=False,
@@ -35,11 +36,13 @@ async def serve_socket(server: Server, credential: Credential, request: web.Requ
     transport = request.transport
     await socket.prepare(request)
     session = server.open_session(credential.access_mode, credential)
-    if transport is not None:
-        session.abort = transport.abort
     writer = asyncio.create_task(_write(socket, session), name="pheby-writer")
     try:
-        await _read(socket, session)
+        if transport is not None:
+            session.abort = transport.abort
+            pulse = Pulse(config.heartbeat_ms / 1_000, socket.ping, transport.abort)
+            with pulse, gate.hearing(transport, pulse.heard):
+                await _read(socket, session)
     finally:
         session.lost()
         writer.cancel()

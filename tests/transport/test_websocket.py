@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
 import os
 import struct
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from pheby_protocol.messages.message import Origin
 from pheby_server import server as server_module
@@ -225,6 +229,33 @@ async def test_a_client_cut_in_the_middle_of_a_frame_hurts_nobody(rig: Rig) -> N
     await raw.cut()
     await rig.sessions(1)
     await other.ping()
+
+
+async def test_what_comes_behind_the_close_is_not_kept(tmp_path: Path) -> None:
+    """K5, R-M2: a client that sends on and comes again costs nothing once it is gone, whatever the heartbeat is."""
+    async with rigged(tmp_path, heartbeat_ms=600_000) as rig:
+        for _ in range(3):
+            raw = await rig.raw()
+            raw.hello()
+            await raw.until_text("sync.completed")
+            for number in range(100):
+                raw.frame(TEXT, b"{" if number % 10 else b"[" * 100_000)
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                assert await raw.close_code() == 4400
+            await raw.cut()
+        await rig.sessions(0)
+        gc.collect()
+        assert [found for found in gc.get_objects() if isinstance(found, web.WebSocketResponse)] == []
+
+
+async def test_a_loop_that_stands_still_drops_nobody(tmp_path: Path) -> None:
+    """L2, R-M4: also where a ping was due meanwhile, and for longer than a client has for its answer."""
+    async with rigged(tmp_path, heartbeat_ms=1_000) as rig:
+        peer = await rig.peer()
+        for _ in range(2):
+            time.sleep(2.0)
+            await peer.ping()
+        assert rig.server.session_count == 1
 
 
 async def test_a_silent_peer_is_dropped_within_one_and_a_half_heartbeats(tmp_path: Path) -> None:
