@@ -22,6 +22,8 @@ MIN_SECRET_CHARS: Final = 8
 REPEAT_SECONDS: Final = 60.0
 MAX_REPEATS: Final = 256
 
+_CLIENTS: Final = frozenset({"frame.refused", "request.refused"})
+"""What a client brings about as often as it likes. A line costs the loop a millisecond in Hermes's handlers."""
 _MAX_FRAMES: Final = 12
 _MAX_CAUSES: Final = 5
 _MASK: Final = "***"
@@ -76,6 +78,8 @@ class _Repeats:
 
 secrets: Final = _Secrets()
 repeats: Final = _Repeats()
+refusals: Final = _Repeats()
+"""Apart, so that no client makes the others be told again."""
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
@@ -108,8 +112,10 @@ class _Guard(logging.Filter):
             record.exc_text = where(record.exc_info[1])
         # Its text may hold a path, the owner's words or a key.
         record.exc_info = record.stack_info = None
-        if record.levelno >= logging.WARNING:
-            left_out = repeats.news((record.name, f"{text}\n{record.exc_text}"), record.created)
+        from_client = getattr(record, "event", None) in _CLIENTS
+        if from_client or record.levelno >= logging.WARNING:
+            known = refusals if from_client else repeats
+            left_out = known.news((record.name, f"{text}\n{record.exc_text}"), record.created)
             if left_out is None:
                 return False
             if left_out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pheby_server.logs import repeats
+from pheby_server.logs import refusals, repeats
 
 LINES = ("simulated", "0.19", "0.22", "0.19-defaults", "0.22-defaults")
 
@@ -33,3 +33,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _every_line_is_news() -> None:
     """What another test has logged a moment ago is not left out here."""
     repeats.forget()
+    refusals.forget()

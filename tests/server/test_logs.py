@@ -222,6 +222,18 @@ def test_what_is_no_warning_is_never_left_out(log: Log, written: Written) -> Non
     assert written.text.count("run.started") == 3
 
 
+def test_what_a_client_brings_about_is_counted_not_repeated(log: Log, written: Written) -> None:
+    """R-M2, R-L1: each line holds up the loop in Hermes's handlers; and no client makes a warning be told again."""
+    log.warning("spool.not_taken: will be tried again")
+    for number in range(10 * MAX_REPEATS):
+        log.info("frame.refused", extra={"connection_id": "c", "cause": "id in use"})
+        log.info("request.refused", extra={"connection_id": "c", "request": "ping", "code": "rate_limited"})
+        log.info("frame.refused", extra={"connection_id": str(number), "cause": "id in use"})
+    log.warning("spool.not_taken: will be tried again")
+    assert written.text.count("spool.not_taken") == 1
+    assert written.text.count("connection_id=c ") == 2
+
+
 def test_a_clock_that_jumps_back_hides_nothing() -> None:
     """M4: for an hour nothing would be told."""
     line = ("a", "b")
