@@ -19,7 +19,7 @@ help:
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
 	@echo "make kotlin                   compile the Kotlin client, run the vectors on it, and let it chat (Java, Maven)"
-	@echo "make proxies                  files and sockets beside nginx and through Caddy"
+	@echo "make proxies [CUTTING=60]     files and sockets beside nginx and through Caddy; the Kotlin client there, with both lines"
 	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make docs [MERMAID=file.js]   the documentation as a site, in build/site"
@@ -132,8 +132,11 @@ node: $(VENV)/.made
 	cd conformance/peers/minimal-js && npm ci --silent --no-audit --no-fund
 	$(BIN)/pheby conformance client --command 'node conformance/peers/minimal-js/client.js'
 
-proxies: $(VENV)/.made
-	$(BIN)/python -m pytest tests/proxies
+# For how many seconds the line of the Kotlin client is cut.
+CUTTING ?= 20
+
+proxies: hermes
+	$(BIN)/python -m pytest tests/proxies --cutting $(CUTTING)
 
 # In copies of the environments, beside them; pip may fetch what the wheel needs.
 install-test: hermes

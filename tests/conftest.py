@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--schedules", type=int, default=200, help="how many random schedules are played")
     parser.addoption("--kills", type=int, default=12, help="how many sends are cut or killed on each line")
     parser.addoption("--operations", type=int, default=60, help="what two devices do together on each line")
+    parser.addoption("--cutting", type=int, default=20, help="for how many seconds a line is cut again and again")
     parser.addoption("--matrix", action="store_true", help="run the conformance suite on each broken peer by itself")
     parser.addoption("--record", action="store_true", help="write the stored sequences of the scenarios anew")
 

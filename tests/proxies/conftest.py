@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import socket
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ from pheby_server.config import ServerConfig
 from pheby_server.server import Server
 from pheby_server.testing import TEST_SECRET, ManualHermes
 from tests.transport.fake_files import NOW_MS, FakeFiles
+
+# The devices of the end-to-end tests.
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 
 HOST = "127.0.0.1"
 

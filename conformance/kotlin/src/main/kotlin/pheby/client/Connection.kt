@@ -106,7 +106,7 @@ internal class SocketListener(private val hello: String, private val inbox: Send
 
     override fun onFailure(webSocket: WebSocket, t: Throwable, response: Response?) {
         val status = response?.code?.takeIf { it != SWITCHING }
-        inbox.trySendBlocking(Inbound.End(Ending(status = status, retryAfterMs = response?.retryAfterMs())))
+        inbox.trySendBlocking(Inbound.End(Ending(status = status, retryAfterMs = response?.retryAfterMs(), cause = t)))
     }
 
     private companion object {

@@ -16,8 +16,16 @@ public sealed interface Link {
         override fun toString(): String = "InStep(${welcome.connectionId})"
     }
 
-    /** The connection is gone; the next attempt comes by itself after [delayMs]. */
-    public data class Waiting(public val delayMs: Long, public val code: CloseCode? = null) : Link
+    /**
+     * The connection is gone; the next attempt comes by itself after [delayMs]. Why, as far as it is known: by a close
+     * [code] of the server, by the [status] of an answer in place of a connection, or by a [cause] on the way.
+     */
+    public data class Waiting(
+        public val delayMs: Long,
+        public val code: CloseCode? = null,
+        public val status: Int? = null,
+        public val cause: Throwable? = null,
+    ) : Link
 
     /** The client does not come back by itself; [PhebyClient.connect] starts it again, unless it was closed. */
     public data class Stopped(

@@ -4,8 +4,13 @@ import kotlin.random.Random
 import pheby.protocol.AfterClose
 import pheby.protocol.CloseCode
 
-/** How a connection ended: a close code, or the status of a refused handshake, or neither. */
-internal data class Ending(val code: CloseCode? = null, val status: Int? = null, val retryAfterMs: Long? = null)
+/** How a connection ended: a close code, or the status of a refused handshake, or neither, and then mostly with a cause. */
+internal data class Ending(
+    val code: CloseCode? = null,
+    val status: Int? = null,
+    val retryAfterMs: Long? = null,
+    val cause: Throwable? = null,
+)
 
 /** What to do after a connection has ended. */
 internal sealed interface Next {

@@ -85,12 +85,12 @@ internal class Session(
             if (inStepMs != null) refused = null
             state = state.lost()
             board.state.value = state
-            config.log("connection ended: code ${ending.code?.code}, status ${ending.status}")
+            config.log("connection ended: code ${ending.code?.code}, status ${ending.status}, ${ending.cause}")
             when (val next = reconnect.next(ending, inStepMs, announcedMs)) {
                 is Next.AskSecret -> refused = secret
                 is Next.Stop -> return Link.Stopped(next.reason, ending.code)
                 is Next.Wait -> {
-                    board.link.value = Link.Waiting(next.delayMs, ending.code)
+                    board.link.value = Link.Waiting(next.delayMs, ending.code, ending.status, ending.cause)
                     if (next.isAsked) delay(next.delayMs) else withTimeoutOrNull(next.delayMs) { wake.receive() }
                 }
             }

@@ -1,6 +1,7 @@
 package pheby.conformance
 
 import java.io.BufferedReader
+import java.io.File
 import java.io.OutputStream
 import java.io.PrintStream
 import kotlinx.coroutines.Dispatchers
@@ -9,10 +10,12 @@ import kotlinx.coroutines.coroutineScope
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
 import kotlinx.serialization.json.JsonArray
+import kotlinx.serialization.json.JsonElement
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
+import pheby.client.ClientState
 import pheby.client.PhebyClient
 import pheby.client.PhebyException
 import pheby.protocol.ApprovalId
@@ -23,27 +26,32 @@ import pheby.protocol.ConversationId
 import pheby.protocol.PhebyJson
 import pheby.protocol.RunId
 
-/** A client that obeys the lines on its input until that ends, as the suite's README has them. */
+/** A client that obeys the lines on its input until that ends, as the suite's README has them, and what [Seen] adds. */
 internal suspend fun obey(client: PhebyClient, lines: BufferedReader, out: PrintStream) {
-    client.connect()
     coroutineScope {
+        val seen = Seen(client, this)
+        client.connect()
         while (true) {
             val line = withContext(Dispatchers.IO) { lines.readLine() } ?: break
             val order = PhebyJson.json.parseToJsonElement(line).jsonObject
-            if (order.text("do") == "state") out.tell(client)
-            // What is asked first is sent first; its answer is not waited for.
-            else launch(Dispatchers.Unconfined) { client.attempt(order) }
+            when (order.text("do")) {
+                "state" -> out.tell(client.state.value.report())
+                "seen" -> out.tell(seen.report(order.text("cursor").toLong()))
+                // What is asked first is sent first; its answer is not waited for.
+                else -> launch(Dispatchers.Unconfined) { client.attempt(order) }
+            }
         }
         coroutineContext.cancelChildren()
     }
     client.close()
 }
 
-private fun PrintStream.tell(client: PhebyClient) {
-    val state = client.state.value
-    println(JsonObject(mapOf("digest" to JsonPrimitive(state.digest()), "state" to state.shown())))
+private fun PrintStream.tell(report: Map<String, JsonElement>) {
+    println(JsonObject(report))
     flush()
 }
+
+internal fun ClientState.report(): Map<String, JsonElement> = mapOf("digest" to JsonPrimitive(digest()), "state" to shown())
 
 /** What the server refuses is told, and the owner goes on. */
 private suspend fun PhebyClient.attempt(order: JsonObject): Unit = try {
@@ -63,7 +71,8 @@ private suspend fun PhebyClient.carryOut(order: JsonObject) {
         }
         "download" -> {
             val known = state.value.attachments.getValue(AttachmentId(order.text("attachment_id")))
-            download(known, OutputStream.nullOutputStream())
+            val file = order["file"]?.jsonPrimitive?.content
+            (file?.let { File(it).outputStream() } ?: OutputStream.nullOutputStream()).use { download(known, it) }
         }
         else -> System.err.println("not known: $order")
     }
