@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: docs release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra clean
+.PHONY: docs pictures release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make docs [MERMAID=file.js]   the documentation as a site, in build/site"
+	@echo "make pictures                 the terminal client's pictures in docs/pictures, played and drawn anew"
 	@echo "make release                  everything that is released, in dist, the same in each run; then tried on every Python here"
 	@echo "make setup                    the development environment and both Hermes lines"
 
@@ -81,6 +82,9 @@ docs: $(VENV)/.made
 	@mkdir -p build
 	@MERMAID='$(MERMAID)' NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 	@echo build/site/index.html
+
+pictures: $(VENV)/.made
+	@$(BIN)/python -m release.pictures
 
 # Of what is committed. The second part needs the package index, and takes a minute for each Python.
 release: $(VENV)/.made

@@ -1,1 +1,1 @@
-"""What is released, and whether it works where it is installed. Not shipped."""
+"""What is released, whether it works where it is installed, and the site's pictures. Not shipped."""
