@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import socket
@@ -89,6 +90,69 @@ async def test_from_nothing_to_an_exchange_and_back(owner: Owner, wheel: Path) -
     after = tree(home)
     assert {name: after.get(name) for name in before} == before
     assert [name for name in after if OURS.match(name) or name.startswith("pheby")] == []
+
+
+def quick_start() -> list[str]:
+    """The commands of the page for owners: the package, the installation, the gateway, pairing."""
+    page = (ROOT / "docs" / "howto" / "install.md").read_text(encoding="utf-8")
+    block = re.search(r"## Quick start\n\n```sh\n(.*?)```", page, re.S)
+    assert block is not None
+    return [line.partition("#")[0].strip() for line in block[1].splitlines()]
+
+
+async def kotlin_says(port: int, secret: str, text: str) -> str:
+    """The answer that the Kotlin client prints."""
+    url = f"ws://127.0.0.1:{port}/v1/ws"
+    words = ("say", "--url", url, "--secret-env", "OF_THE_APP", text)
+    process = await asyncio.create_subprocess_exec(
+        str(ROOT / "conformance" / "kotlin" / "run.sh"),
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"OF_THE_APP": secret},
+    )
+    printed, complained = await process.communicate()
+    assert process.returncode == 0, complained.decode()
+    return printed.decode().strip()
+
+
+async def test_a_new_owner_needs_three_commands_of_ours(newcomer: Owner, wheel: Path) -> None:
+    """R-S1, R-P1, R-A1: as the page says them, in a clean HOME; then the app's own client chats.
+
+    Afterwards only what is ours is gone, and the conversations only when that is asked for.
+    """
+    home, port = newcomer.home, free_port()
+    before = tree(home)
+    package, install, restart, _ = (
+        line.replace("HERMES_ENV", str(newcomer.environment.folder)).replace("'pheby[cli]'", f"'{wheel}[cli]'")
+        for line in quick_start()
+    )
+    newcomer.types_line(f"{package} --quiet")
+    assert "Done." in newcomer.types_line(f"{install} --port {port}", yes=2)
+    assert "All is well." in newcomer.types_line("pheby doctor --home ~/.hermes")
+    assert restart == "hermes gateway restart"
+    assert {path.name for path in home.parent.iterdir()} <= {".hermes", "work", ".cache"}
+    async with Gateway(newcomer.environment, DemoHome(home, secret_of(home), port)) as gateway:
+        await gateway.wait_ready(90)
+        secret = secret_of(home)
+        if shutil.which("mvn") is not None:
+            assert await kotlin_says(port, secret, "say hello from afar") == (
+                "Hello from afar! You asked me to say: hello from afar"
+            )
+        assert await exchange(port, secret) == "Hello! You asked me to say: hello"
+
+    kept = tree(home / "pheby")
+    assert any(name.endswith("pheby.db") for name in kept)
+    newcomer.pheby("uninstall", "--yes")
+    after = tree(home)
+    assert {name: after.get(name) for name in before} == before
+    assert tree(home / "pheby") == kept
+    assert [name for name in after if OURS.match(name)] == []
+    newcomer.pheby("install", "--yes", "--port", str(port))
+    newcomer.pheby("uninstall", "--yes", "--purge")
+    assert not (home / "pheby").exists()
+    assert {name: tree(home).get(name) for name in before} == before
 
 
 async def test_by_the_package_alone(owner: Owner, wheel: Path) -> None:
