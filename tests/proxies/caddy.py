@@ -14,7 +14,8 @@ from tests.proxies.conftest import free_ports, running
 from tests.proxies.raw_http import Origin, closed
 
 CADDYFILE = Path(__file__).parents[2] / "docs" / "howto" / "Caddyfile"
-# No port, no file and no trust but the test's own; listens on this machine alone. Java names no host that has no dot in it.
+# No port, no file and no trust but the test's own; listens on this machine alone.
+# Java sends no server name that has no dot in it.
 FOR_A_TEST = """{
 	admin off
 	auto_https disable_redirects

@@ -217,7 +217,7 @@ async def same_everywhere(day: Day) -> dict[str, Any]:
 
 
 async def test_a_phone_behind_caddy_does_what_an_owner_does(day: Day, tmp_path: Path) -> None:
-    """R-A4, R-E1, R-E3, R-G3, R-N1: streams, approves, answers, fetches a file over a line that breaks."""
+    """R-A4, R-E1, R-F1, R-G3, R-N1: streams, approves, answers, fetches a file over a line that breaks."""
     async with asyncio.timeout(120):
         day.say("say grüß dich ✓")
         assert await day.end_of("say grüß dich ✓") == "Grüß dich ✓! You asked me to say: grüß dich ✓"
@@ -257,7 +257,7 @@ async def test_a_phone_behind_caddy_does_what_an_owner_does(day: Day, tmp_path: 
 async def test_a_line_that_is_cut_every_five_seconds_loses_and_doubles_nothing(
     day: Day, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """R-F1, R-F2, R-M4, R-N1: while one answer streams and words are sent beside it. `--cutting` sets for how long."""
+    """R-I2, R-M4, R-N1: while one answer streams and words are sent beside it. `--cutting` sets for how long."""
     seconds: int = request.config.getoption("--cutting")
     words = [f"say {number}" for number in range(seconds // 3)]
     async with asyncio.timeout(seconds + 100):
