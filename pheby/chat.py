@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,9 @@ Type a message and press Enter. These words are for the chat itself; any other t
   /cancel        cancel what runs here
   /help          this text               /quit     leave (Ctrl-D, too)"""
 
+
+START_SECONDS: Final = 10.0
+"""So long the chat waits for the server at its start; later it comes back however long that takes."""
 
 _TROUBLE = (AuthenticationError, ConnectionLostError, RequestFailedError, TimeoutError)
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
@@ -311,7 +315,7 @@ class Screen:
 async def say(url: str, secret: str, text: str) -> int:
     """One exchange, both sides printed; 0 when the agent answered."""
     try:
-        async with Client(url, secret, name="pheby-say") as client:
+        async with _connected(url, secret, "pheby-say") as client:
             conversation = await client.create_conversation()
             screen = Screen(PlainTerminal(), conversation, chatty=False)
             screen.line(f"you: {text}")
@@ -333,7 +337,7 @@ async def say(url: str, secret: str, text: str) -> int:
 async def chat(url: str, secret: str) -> int:
     """Chat until the owner leaves; the exit code."""
     try:
-        async with Client(url, secret, name="pheby-chat") as client:
+        async with _connected(url, secret, "pheby-chat") as client:
             known = (await client.conversations(limit=1)).conversations
             conversation = known[0] if known else await client.create_conversation()
             with open_terminal() as terminal:
@@ -352,6 +356,21 @@ async def chat(url: str, secret: str) -> int:
     except _TROUBLE as failure:
         print(f"pheby: {failure}", file=sys.stderr)
         return 1
+
+
+@asynccontextmanager
+async def _connected(url: str, secret: str, name: str) -> AsyncIterator[Client]:
+    client = Client(url, secret, name=name)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await stack.enter_async_context(client)
+        except TimeoutError:
+            why = client.trouble or "no answer came"
+            raise ConnectionLostError(
+                f"no server at {url} ({why}); is it the address, and does the gateway run?"
+            ) from None
+        yield client
 
 
 async def _watch(client: Client, screen: Screen) -> None:

@@ -156,6 +156,8 @@ class Client:
         self._cursor: Cursor | None = None
         """Where a new connection goes on; None: from a snapshot."""
         self.welcome: Welcome | None = None
+        self.trouble = ""
+        """Why the last attempt to connect failed, in a few words; "" if it did not."""
 
     async def __aenter__(self) -> Self:
         # The time is that of the upgrade; a connection that stands is watched by its heartbeat.
@@ -359,11 +361,12 @@ class Client:
                     self._lost(401, final=True)
                     raise AuthenticationError("the server refused the secret") from None
                 self._announced_delay = _retry_after(failure)
+                self.trouble = f"the answer there is HTTP {failure.status}"
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 self._lost(None, final=True)
                 raise ConnectionLostError("that is not the address of a server") from None
-            except (aiohttp.ClientError, OSError, TimeoutError, ProtocolError):
-                pass
+            except (aiohttp.ClientError, OSError, TimeoutError, ProtocolError) as failure:
+                self.trouble = _trouble(failure)
             was_in_step = self._in_step.is_set()
             final = _is_final(code)
             self._lost(code, final=final)
@@ -418,6 +421,7 @@ class Client:
                 assert self.welcome is not None
                 self._cursor = Cursor(epoch=self.welcome.epoch, seq=seq)
                 self._in_step.set()
+                self.trouble = ""
                 self._happenings.put_nowait(Connected(self.welcome))
             case Batch(events=events):
                 for event in events:
@@ -441,6 +445,12 @@ class Client:
             answer.set_exception(RequestFailedError(message))
         else:
             answer.set_result(message)
+
+
+def _trouble(failure: Exception) -> str:
+    if isinstance(failure, aiohttp.ClientConnectorError):
+        return "nobody listens there"
+    return "no answer came" if isinstance(failure, TimeoutError) else "what is there does not speak this protocol"
 
 
 def _retry_after(failure: aiohttp.WSServerHandshakeError) -> float:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .errors import InstallError
 
@@ -87,12 +87,15 @@ def _hermes_python(parser: argparse.ArgumentParser) -> None:
     )
 
 
+WITHOUT_YAML: Final = f"this needs PyYAML: {sys.executable} -m pip install 'pheby[cli]'"
+
+
 def _refused(run: Command, args: argparse.Namespace) -> int:
     """What a command cannot do is one plain sentence on standard error, and exit code 1."""
     try:
         return run(args)
     except ImportError:
-        print(f"pheby: this needs PyYAML: {sys.executable} -m pip install 'pheby[cli]'", file=sys.stderr)
+        print(f"pheby: {WITHOUT_YAML}", file=sys.stderr)
     except InstallError as failure:
         print(f"pheby: {failure}", file=sys.stderr)
     except KeyboardInterrupt:

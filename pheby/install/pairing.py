@@ -10,12 +10,14 @@ from typing import Final
 import attrs
 
 from pheby import config_check
+from pheby_server.config import ConfigError, check_secret
 
 from . import env_file
 from .errors import InstallError
 from .files import read_text
 from .status import address
 
+_SECRET: Final = "PHEBY_SECRET"  # noqa: S105 - the variable's name
 _SCHEMES: Final = {"http": "ws", "https": "wss"}
 
 
@@ -44,17 +46,32 @@ class Pairing:
 
 
 def pairing(home: Path) -> Pairing:
-    """What the settings of a home say. Raises InstallError."""
-    report = config_check.check(home, {})
-    secret = env_file.values(read_text(home / ".env") or "").get("PHEBY_SECRET")
-    if not secret:
-        raise InstallError(f"There is no PHEBY_SECRET in {home / '.env'}: run `pheby install` first.")
+    """What a phone needs to reach the Pheby of a home, by its settings. Raises InstallError."""
+    found, report = _local(home)
     public = next((str(each.value) for each in report.settings if each.name.endswith("extra.public_url")), "")
-    if public:
-        scheme, _, rest = public.partition("://")
-        return Pairing(f"{_SCHEMES.get(scheme, scheme)}://{rest}/v1/ws", secret, True)
+    if not public:
+        return found
+    scheme, _, rest = public.partition("://")
+    return attrs.evolve(found, url=f"{_SCHEMES.get(scheme, scheme)}://{rest}/v1/ws", reachable=True)
+
+
+def local(home: Path) -> Pairing:
+    """The same for a program on this machine. Raises InstallError."""
+    return _local(home)[0]
+
+
+def _local(home: Path) -> tuple[Pairing, config_check.Report]:
+    report = config_check.check(home, {})
+    secret = env_file.values(read_text(home / ".env") or "").get(_SECRET)
+    if not secret:
+        raise InstallError(f"There is no {_SECRET} in {home / '.env'}: run `pheby install` first.")
+    try:
+        check_secret(_SECRET, secret)
+    except ConfigError as problem:
+        raise InstallError(f"{problem}: run `pheby secret rotate`.") from None
     host, port, prefix = address(report)
-    return Pairing(f"ws://{f'[{host}]' if ':' in host else host}:{port}{prefix}/v1/ws", secret, False)
+    url = f"ws://{f'[{host}]' if ':' in host else host}:{port}{prefix}/v1/ws"
+    return Pairing(url, secret, reachable=False), report
 
 
 def _picture(text: str) -> str:

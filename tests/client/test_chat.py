@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from pheby import chat as chat_module
 from pheby.chat import HELP, Screen, _converse, _watch, chat, say
 from pheby.client import Client, Connected, Disconnected
 from pheby_protocol.errors import CloseCode
@@ -106,6 +108,10 @@ async def test_say_shows_both_sides(
     assert err == ""
 
 
+async def say_hello(url: str, secret: str) -> int:
+    return await say(url, secret, "hello")
+
+
 async def test_say_with_a_wrong_secret(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     """K3."""
     wrong = "wrong-0123456789abcdef-0123456789abcdef"
@@ -131,6 +137,31 @@ async def test_say_ends_when_another_takes_over(house: House, capsys: pytest.Cap
     house.server.answer = replaced  # type: ignore[method-assign]
     assert await asyncio.wait_for(say(house.url, SECRET, "hello"), 5) == 1
     assert capsys.readouterr().err == "pheby: closed with 4409\n"
+
+
+@pytest.mark.parametrize("speak", [say_hello, chat])
+async def test_a_server_that_is_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], speak: Any
+) -> None:
+    """R-A4: not waited for without a word."""
+    monkeypatch.setattr(chat_module, "START_SECONDS", 0.5)
+    with socket.socket() as nobody:
+        # Bound and not listening: nobody else can listen there meanwhile.
+        nobody.bind(("127.0.0.1", 0))
+        url = f"ws://127.0.0.1:{nobody.getsockname()[1]}/v1/ws"
+        assert await speak(url, SECRET) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"pheby: no server at {url} (nobody listens there)")
+    assert len(err.splitlines()) == 1
+
+
+async def test_a_wrong_address_of_the_right_server_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chat_module, "START_SECONDS", 0.5)
+    assert await say(house.url.replace("v1/ws", "nothing"), SECRET, "hello") == 1
+    assert "(the answer there is HTTP 404)" in capsys.readouterr().err
 
 
 # A chat

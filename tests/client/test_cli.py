@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,39 @@ def test_chat(called: list[tuple[Any, ...]]) -> None:
 def test_say(called: list[tuple[Any, ...]]) -> None:
     assert cli.main(["chat", "--url", "wss://example.org/pheby/v1/ws", "--say", "/etc/hosts"]) == 4
     assert called == [("say", "wss://example.org/pheby/v1/ws", SECRET, "/etc/hosts")]
+
+
+def test_a_home_gives_address_and_secret(called: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    """R-A8: what the owner would have to copy otherwise."""
+    (tmp_path / "config.yaml").write_text("platforms: {pheby: {enabled: true, extra: {port: 9001}}}\n")
+    (tmp_path / ".env").write_text("PHEBY_SECRET=home-0123456789abcdef-0123456789abcdef\n")
+    assert cli.main(["chat", "--home", str(tmp_path)]) == 3
+    assert called == [("chat", "ws://127.0.0.1:9001/v1/ws", "home-0123456789abcdef-0123456789abcdef")]
+
+
+def test_a_home_without_a_secret_is_told(
+    called: list[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one in the environment may be another server's."""
+    (tmp_path / "config.yaml").write_text("")
+    assert cli.main(["chat", "--home", str(tmp_path)]) == 2
+    assert "PHEBY_SECRET" in capsys.readouterr().err
+    assert called == []
+
+
+def test_who_has_read_enough_is_no_traceback() -> None:
+    """As `| head` does."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "pheby", "conformance", "list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as listing:
+        assert listing.stdout is not None
+        assert listing.stderr is not None
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+        assert listing.wait(timeout=30) == 141
 
 
 def test_nothing_is_still_something_to_say(called: list[tuple[Any, ...]]) -> None:
