@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib import resources
 from typing import Any
@@ -60,11 +60,12 @@ async def check_client(
     *,
     only: Sequence[str] = ("*",),
     level: str = "SHOULD",
+    without: Collection[str] = (),
     patience: float = 20.0,
     jobs: int = 4,
     newer: bool = False,
 ) -> Report:
-    """Play the scenarios, as a server of a later version if asked to; the report."""
+    """Play the scenarios, as a server of a later version if asked to; the report. `without` is what it cannot do."""
     wanted = [
         scenario
         for scenario in stored_scenarios()
@@ -74,6 +75,8 @@ async def check_client(
     turns = asyncio.Semaphore(jobs)
 
     async def one(scenario: Json) -> Result:
+        if missing := _told_to(scenario) & set(without):
+            return _result(scenario, Verdict.NOT_OFFERED, f"the client is said to be without: {', '.join(missing)}")
         async with turns:
             return await _play(scenario, start, patience, newer)
 
@@ -83,7 +86,7 @@ async def check_client(
 async def _play(scenario: Json, start: Start, patience: float, newer: bool) -> Result:
     started = time.monotonic()
     flaw = ""
-    place = -1
+    where = ""
     try:
         async with contextlib.AsyncExitStack() as exits:
             stage = Stage(scenario, patience, newer)
@@ -92,15 +95,23 @@ async def _play(scenario: Json, start: Start, patience: float, newer: bool) -> R
             stage.peer = await exits.enter_async_context(start(url, env))
             for place, step in enumerate(scenario["steps"]):
                 stage.place = place
+                where = f"step {place} ({next(iter(step))}): "
                 await stage.take(step)
     except ConformanceError as failure:
-        flaw = f"step {place}: {failure}"
+        flaw = f"{where}{failure}"
     except Exception as failure:  # noqa: BLE001 - whatever a client brings about is that scenario's failure
-        flaw = f"step {place}: {type(failure).__name__}: {failure}"
-    verdict = Verdict.FAILED if flaw else Verdict.PASSED
-    seconds = time.monotonic() - started
+        flaw = f"{where}{type(failure).__name__}: {failure}"
+    return _result(scenario, Verdict.FAILED if flaw else Verdict.PASSED, flaw, time.monotonic() - started)
+
+
+def _result(scenario: Json, verdict: Verdict, detail: str, seconds: float = 0.0) -> Result:
     found = (scenario["id"], level_of(scenario), scenario["title"], tuple(scenario["rules"]))
-    return Result(*found, verdict, flaw, seconds)
+    return Result(*found, verdict, detail, seconds)
+
+
+def _told_to(scenario: Json) -> set[str]:
+    """What the owner of the client wants in a scenario."""
+    return {step["tell"]["do"] for step in scenario["steps"] if "tell" in step}
 
 
 @attrs.define(eq=False)

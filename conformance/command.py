@@ -7,10 +7,10 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from .report import Report, as_json, as_junit, lines, read_expected, with_expected
 from .rules import requirements
@@ -18,6 +18,10 @@ from .rules import requirements
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
     Parser = argparse.ArgumentParser
+
+WORDS_OF_A_WRITER: Final = ("send", "cancel", "approve", "answer")
+WORDS: Final = (*WORDS_OF_A_WRITER, "download")
+"""What the owner of a client may want: the commands of the scenarios."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -71,6 +75,15 @@ def _add_client(actions: Subparsers) -> None:
     client.add_argument("--jobs", type=int, default=4, metavar="N", help="clients at a time (default: %(default)s)")
     client.add_argument(
         "--patience", type=float, default=20.0, metavar="SECONDS", help="so long for each step (default: %(default)s)"
+    )
+    client.add_argument(
+        "--without",
+        action="append",
+        choices=WORDS,
+        help="what the client cannot do: scenarios in which its owner wants that are not played; may be repeated",
+    )
+    client.add_argument(
+        "--read-only", action="store_true", help=f"it only shows: --without {' --without '.join(WORDS_OF_A_WRITER)}"
     )
     client.add_argument(
         "--newer-server",
@@ -133,6 +146,8 @@ def _server(args: argparse.Namespace) -> int:
         if name and not value:
             return _wrong(f"set {name} to the secret")
     assert secret is not None
+    if not args.url.startswith(("ws://", "wss://", "http://", "https://")):
+        return _wrong(f"{args.url} is no address: it begins with ws:// or wss://")
     with ExitStack() as exits:
         files = args.files
         if files is None and args.scripted:
@@ -148,37 +163,52 @@ def _server(args: argparse.Namespace) -> int:
             patience=args.patience,
             jobs=max(1, args.jobs),
         )
-        return finish(asyncio.run(check_server(options)), args)
+        return _reported(args, lambda: check_server(options))
 
 
 def _client(args: argparse.Namespace) -> int:
     from .client import check_client
     from .process import process_peer
 
-    report = check_client(
-        args.command,
-        lambda url, env: process_peer(args.command, url, env=env),
-        only=args.only or ("*",),
-        level=args.level,
-        patience=args.patience,
-        jobs=max(1, args.jobs),
-        newer=args.newer_server,
+    return _reported(
+        args,
+        lambda: check_client(
+            args.command,
+            lambda url, env: process_peer(args.command, url, env=env),
+            only=args.only or ("*",),
+            level=args.level,
+            without=WORDS_OF_A_WRITER if args.read_only else args.without or (),
+            patience=args.patience,
+            jobs=max(1, args.jobs),
+            newer=args.newer_server,
+        ),
     )
-    return finish(asyncio.run(report), args)
 
 
 def _codec(args: argparse.Namespace) -> int:
     from .codec import check_codec
     from .process import process_peer
 
-    report = check_codec(
-        args.command,
-        lambda: process_peer(args.command),
-        only=args.only or ("*",),
-        level=args.level,
-        patience=args.patience,
+    return _reported(
+        args,
+        lambda: check_codec(
+            args.command,
+            lambda: process_peer(args.command),
+            only=args.only or ("*",),
+            level=args.level,
+            patience=args.patience,
+        ),
     )
-    return finish(asyncio.run(report), args)
+
+
+def _reported(args: argparse.Namespace, check: Callable[[], Coroutine[Any, Any, Report]]) -> int:
+    """Check, unless it is clear before that nothing could be told of it."""
+    for file in (args.json, args.junit):
+        if file is not None and not file.parent.is_dir():
+            return _wrong(f"there is no folder {file.parent} for {file.name}")
+    if args.expected_failures is not None and not args.expected_failures.is_file():
+        return _wrong(f"there is no file {args.expected_failures}")
+    return finish(asyncio.run(check()), args)
 
 
 def finish(report: Report, args: argparse.Namespace) -> int:
@@ -227,7 +257,10 @@ def _rules() -> Iterable[str]:
 def _archive(args: argparse.Namespace) -> int:
     from .bundle import write_archive
 
-    print(f"{write_archive(args.file)} files in {args.file}")
+    try:
+        print(f"{write_archive(args.file)} files in {args.file}")
+    except OSError as failure:
+        return _wrong(f"{args.file} cannot be written: {failure.strerror}")
     return 0
 
 

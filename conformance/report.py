@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from xml.etree import ElementTree
 
 import attrs
@@ -92,10 +93,19 @@ def with_expected(results: Iterable[Result], expected: frozenset[str]) -> tuple[
     return (*found, *unknown)
 
 
+_MANY: Final = 3
+"""More failures for want of the same prerequisite are told in one line."""
+
+
 def lines(report: Report, *, verbose: bool) -> Iterable[str]:
     """For people: what is wrong, what was not checked, and how many."""
+    missing = Counter(result.detail for result in report.results if result.verdict in BAD and not verbose)
+    for detail, count in missing.items():
+        if count > _MANY and detail.startswith("prerequisite"):
+            yield f"{count} FAILED: {detail}"
     for result in report.results:
-        if verbose or result.verdict in BAD:
+        alike = missing[result.detail] > _MANY and result.detail.startswith("prerequisite")
+        if verbose or (result.verdict in BAD and not alike):
             yield f"{result.verdict.upper():<16} {result.id} [{result.level} {', '.join(result.rules)}] {result.title}"
             yield from (f"    {line}" for line in result.detail.splitlines())
     left_out = [result for result in report.results if result.verdict is Verdict.NOT_OFFERED]
@@ -105,6 +115,8 @@ def lines(report: Report, *, verbose: bool) -> Iterable[str]:
             reasons.setdefault(result.detail, []).append(result.id)
         for reason, names in reasons.items():
             yield f"{len(names)} not checked: {reason}"
+    if not report.results:
+        yield "nothing was checked: no check is of that name and level (`pheby conformance list`)"
     yield report.closing_line()
 
 

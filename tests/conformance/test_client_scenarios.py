@@ -14,6 +14,7 @@ from pheby_conformance.process import process_peer
 from pheby_conformance.report import Report, Verdict
 
 import pheby.client
+from pheby.cli import main
 
 ALL = [scenario["id"] for scenario in stored_scenarios()]
 QUICK = tuple(name for name in ALL if name != "close/heartbeat")
@@ -30,6 +31,16 @@ async def test_the_right_client_passes_everything() -> None:
     report = await check_client("right", start(RightClient), only=QUICK, patience=10, jobs=16)
     assert failed(report) == {}
     assert report.passed == len(QUICK)
+
+
+@pytest.mark.parametrize("options", [["--read-only"], ["--without", "send"]])
+def test_what_a_client_cannot_do_is_not_asked_of_it(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """R-J4: and that is said."""
+    command = f"{sys.executable} {broken_clients.SCRIPT}"
+    only = ["--only", "send/receipt", "--only", "connect/secret"]
+    assert main(["conformance", "client", "--command", command, *options, *only]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["1 not checked: the client is said to be without: send", "1 passed, 0 failed"]
 
 
 async def test_a_client_in_a_process_of_its_own() -> None:

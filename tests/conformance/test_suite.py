@@ -15,7 +15,7 @@ from pheby_conformance.check import CHECKS
 from pheby_conformance.client import stored_scenarios
 from pheby_conformance.codec import alike, check_codec, vectors, verdict
 from pheby_conformance.process import process_peer
-from pheby_conformance.report import Report, Result, Verdict, as_json, as_junit, read_expected, with_expected
+from pheby_conformance.report import Report, Result, Verdict, as_json, as_junit, lines, read_expected, with_expected
 from pheby_conformance.rules import NOT_CHECKED, read_pages, requirements, rules
 from pheby_conformance.scenarios import scenarios
 
@@ -81,7 +81,18 @@ def test_a_report_tells_how_many() -> None:
     assert suite[1][0].get("message") == "Bad: it is\ufffd <bad>"
 
 
+def test_what_fails_for_want_of_one_thing_is_told_once() -> None:
+    told = "prerequisite: no handshake with the server"
+    results = [Result(f"a/{number}", "MUST", "A", (), Verdict.FAILED, told) for number in range(7)]
+    report = Report("server", "x", (*results, RESULTS[1]))
+    assert [line for line in lines(report, verbose=False) if told in line] == [f"7 FAILED: {told}"]
+    assert "8 failed" in list(lines(report, verbose=False))[-1]
+    assert any("a/bad" in line for line in lines(report, verbose=False))
+    assert len([line for line in lines(report, verbose=True) if told in line]) == 7
+
+
 def test_nothing_checked_is_no_success() -> None:
+    assert "nothing was checked" in next(iter(lines(Report("server", "x", ()), verbose=False)))
     assert Report("server", "x", ()).exit_code == 1
     assert Report("server", "x", RESULTS[2:]).exit_code == 1
     assert Report("server", "x", RESULTS[:1]).exit_code == 0
@@ -188,6 +199,33 @@ def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "list", "--rules"]) == 0
     said = capsys.readouterr().out
     assert all(f"{name} " in said for name in rules())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--json", "/nowhere/report.json"], "no folder /nowhere"),
+        (["--junit", "/nowhere/report.xml"], "no folder /nowhere"),
+        (["--expected-failures", "/nowhere/known.txt"], "no file /nowhere/known.txt"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_before_the_run(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-J4: not behind it, when its result is lost."""
+    assert main(["conformance", "codec", "--command", "/nowhere/no-such-codec", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_archive_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "archive", "/nowhere/suite.zip"]) == 2
+    assert "/nowhere/suite.zip cannot be written" in capsys.readouterr().err
+
+
+def test_what_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PHEBY_SECRET", "x" * 40)
+    assert main(["conformance", "server", "--url", "127.0.0.1:8786"]) == 2
+    assert "ws://" in capsys.readouterr().err
 
 
 # Data
