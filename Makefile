@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: docs pictures release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra clean
+.PHONY: docs pictures release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra seams clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
 	@echo "make kotlin                   compile the Kotlin client, run the vectors on it, and let it chat (Java, Maven)"
 	@echo "make proxies [CUTTING=60]     files and sockets beside nginx and through Caddy; the Kotlin client there, with both lines"
+	@echo "make seams LINE=0.19          rename each name of Hermes's that Pheby uses, and see what it costs (ten minutes)"
 	@echo "make install-test             from a Hermes without Pheby to an exchange and back, by the wheel, on both lines"
 	@echo "make tools test-extra         what needs more than Python; tools installs it from Debian's packages"
 	@echo "make docs [MERMAID=file.js]   the documentation as a site, in build/site"
@@ -62,13 +63,17 @@ test: hermes
 	@$(MAKE) --no-print-directory --output-sync=target -j2 e2e-0.19 e2e-0.22 test-unit e2e-0.22-defaults e2e-0.19-defaults e2e-simulated
 
 $(E2E): e2e-%:
-	$(BIN)/python -m pytest tests/e2e --line $*
+	$(BIN)/python -m pytest tests/e2e tests/seams --line $*
 
 test-unit: $(VENV)/.made
 	$(BIN)/python -m pytest --ignore tests/e2e
 
 test-hermes: hermes
-	$(BIN)/python -m pytest tests/e2e --line $(or $(LINE),$(HERMES))
+	$(BIN)/python -m pytest tests/e2e tests/seams --line $(or $(LINE),$(HERMES))
+
+# Every name of Hermes's that Pheby uses is renamed, one at a time.
+seams: hermes
+	$(BIN)/python -m pytest tests/seams/matrix.py --line $(or $(LINE),$(HERMES))
 
 bench: $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt >&2

@@ -19,6 +19,9 @@ def register(ctx: Any) -> None:
     relay = HookRelay()
 
     def make(platform_config: Any) -> PhebyAdapter:
+        from ._hermes import indispensable
+
+        _refuse_without(indispensable())
         from .adapter import PhebyAdapter
 
         return PhebyAdapter(platform_config, relay)
@@ -41,10 +44,27 @@ def register(ctx: Any) -> None:
             "To hand over a file, put MEDIA:/absolute/path on a line of its own."
         ),
     }
-    ctx.register_platform(
-        name=PLATFORM, label="Pheby", adapter_factory=make, check_fn=_can_run, **_known_options(wanted)
-    )
+    if not hasattr(ctx, "register_platform"):
+        _refuse_without(("hermes_cli.plugins:PluginContext.register_platform",))
+    try:
+        ctx.register_platform(
+            name=PLATFORM, label="Pheby", adapter_factory=make, check_fn=_can_run, **_known_options(wanted)
+        )
+    except TypeError:
+        from ._hermes import indispensable
+
+        _refuse_without(indispensable())
+        raise
     relay.register(ctx)
+
+
+def _refuse_without(gone: tuple[str, ...]) -> None:
+    """Raise what Hermes logs where it has not what Pheby cannot do without."""
+    if gone:
+        raise RuntimeError(
+            f"Pheby cannot start: this Hermes has no {', '.join(gone)}. A newer Pheby may know this Hermes; "
+            "`pheby doctor` says how to get it"
+        )
 
 
 def _known_options(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,20 @@ docs/limitations.md lists each.
 from __future__ import annotations
 
 import contextlib
+import dis
+import importlib
 import inspect
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
+
+from . import seams
 
 if TYPE_CHECKING:
 
@@ -56,7 +62,9 @@ if TYPE_CHECKING:
         def _set_fatal_error(self, code: str, message: str, *, retryable: bool) -> None: ...
         async def handle_message(self, event: MessageEvent) -> None: ...
         async def interrupt_session_activity(self, session_key: str, chat_id: str, metadata: Any = None) -> None: ...
-        async def cancel_background_tasks(self) -> None: ...
+        async def send_clarify(
+            self, chat_id: str, question: str, choices: Any, clarify_id: str, session_key: str, metadata: Any = None
+        ) -> SendResult: ...
 
 else:
 
@@ -84,54 +92,100 @@ def platform(name: str) -> Any:
 
 def platform_options() -> frozenset[str]:
     """The options that `register_platform` of this Hermes knows; any other raises TypeError there."""
-    from gateway.platform_registry import PlatformEntry
-
+    try:
+        from gateway.platform_registry import PlatformEntry
+    except ImportError:
+        # That they are missing is said when an adapter is to be made.
+        return frozenset()
     return frozenset(field.name for field in fields(PlatformEntry))
 
 
-def adapter_complete() -> bool:
-    """Whether Hermes's base class has what Pheby's adapter calls and overrides."""
-    from gateway.platforms import base
-
-    used = ("build_source", "cancel_background_tasks", "handle_message", "interrupt_session_activity")
-    kept = ("set_message_handler", "_mark_connected", "_mark_disconnected", "_set_fatal_error")
-    called = ("connect", "disconnect", "send", "edit_message", "get_chat_info", "send_document")
-    return all(hasattr(base.BasePlatformAdapter, name) for name in (*used, *kept, *called))
+# What is there
 
 
-def sessions_readable() -> bool:
-    """Whether Hermes's store of sessions has what Pheby reads and writes."""
-    from hermes_state import SessionDB
-
-    used = ("list_sessions_rich", "get_messages", "set_session_title", "delete_session", "close")
-    return all(hasattr(SessionDB, name) for name in used)
+_SYMBOL = re.compile(
+    r"(?P<module>[\w.]+)(?::(?P<path>[\w.]+)|~(?P<mentioned>\w+))?(?:\((?P<of>\w+)\)|\[(?P<in>\w+)\])?"
+)
 
 
-def profiles_told_apart() -> bool:
-    """Whether each profile's secrets can be read where one gateway serves several."""
+def there(symbol: str) -> bool:
+    """Whether this Hermes has a symbol of `seams`; imports its module."""
+    parts = _SYMBOL.fullmatch(symbol)
+    if parts is None:
+        raise ValueError(symbol)
     try:
-        from agent.secret_scope import get_secret
-    except ImportError:
+        found: Any = importlib.import_module(parts["module"])
+        if parts["mentioned"]:
+            return _mentions(found, parts["mentioned"])
+        for name in (parts["path"] or "").split("."):
+            if name and not _has(found, name):
+                return False
+            found = getattr(found, name, None) if name else found
+        if parts["of"]:
+            return parts["of"] in inspect.signature(found).parameters
+        return not parts["in"] or parts["in"] in found
+    except Exception:  # noqa: BLE001 - whatever a changed Hermes raises: it is not as Pheby knows it
         return False
-    return callable(get_secret)
 
 
-def redaction_offered() -> bool:
-    """Whether this Hermes masks secrets in a text, as Pheby has it do with tools' arguments and results."""
-    try:
-        from agent.redact import redact_sensitive_text
-    except ImportError:
-        return False
-    return "force" in inspect.signature(redact_sensitive_text).parameters
+def _has(found: Any, name: str) -> bool:
+    """Whether something has an attribute; of a class, also whether its objects get one."""
+    if hasattr(found, name) or not isinstance(found, type):
+        return hasattr(found, name)
+    if is_dataclass(found) and name in {each.name for each in fields(found)}:
+        return True
+    functions = (each for base in found.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
+    return any(_sets(function.__code__, name) for function in functions)
 
 
-def gateway_class() -> Any:
-    """What an adapter's `gateway_runner` is made of; None where it has another name. Slow: most processes need none."""
-    try:
-        from gateway.run import GatewayRunner
-    except ImportError:
-        return None
-    return GatewayRunner
+def _sets(code: CodeType, name: str) -> bool:
+    return name in code.co_names and any(
+        each.opname == "STORE_ATTR" and each.argval == name for each in dis.get_instructions(code)
+    )
+
+
+def _mentions(module: Any, name: str) -> bool:
+    """Whether a module's code has a name in it, be it only as a text."""
+    waiting = [module.__spec__.loader.get_code(module.__name__)]
+    while waiting:
+        code = waiting.pop()
+        if name in code.co_names or name in code.co_consts:
+            return True
+        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return False
+
+
+def _complete(name: str) -> bool:
+    """Whether a part of `seams` has all of its symbols, on whichever line: behaviour is not read off a version."""
+    part = next(part for part in seams.PARTS if part.name == name)
+    kinds = [()] if not part.of_line else part.of_line.values()
+    return all(map(_used, part.symbols)) and any(all(map(_used, kind)) for kind in kinds)
+
+
+def _used(symbol: str) -> bool:
+    # A Hermes that does not say which hooks it fires is believed to fire them.
+    return there(symbol) or (symbol.startswith("hermes_cli.plugins:VALID_HOOKS[") and hook_names() is None)
+
+
+def missing() -> dict[str, tuple[seams.Part, ...]]:
+    """What this Hermes does not have and a Hermes of its line is known to have."""
+    return seams.missing(seams.line_of(version()), there)
+
+
+def indispensable() -> tuple[str, ...]:
+    """What is missing of that without which Pheby cannot start."""
+    gone = (symbol for part in seams.PARTS if part.needed for symbol in part.symbols if not there(symbol))
+    return tuple(dict.fromkeys(seams.outermost(symbol, there) for symbol in gone))
+
+
+def renaming_offered() -> bool:
+    """Whether a title can be given to Hermes's sessions."""
+    return _complete("renaming") and _complete("history of Hermes")
+
+
+def deleting_offered() -> bool:
+    """Whether Hermes's sessions can be deleted."""
+    return _complete("deleting") and _complete("history of Hermes")
 
 
 def hook_names() -> frozenset[str] | None:
@@ -169,19 +223,12 @@ def _session_value(name: str) -> str:
 
 def command_on_card(command: str) -> str:
     """A command as Hermes puts it on a card: its secrets masked."""
-    from agent.redact import redact_sensitive_text
-
-    return str(redact_sensitive_text(command, force=True))
+    return redact(command)
 
 
 def approvals_offered() -> bool:
     """Whether an answer can be given to exactly one question: by its id, or under the queue's own lock."""
-    try:
-        from tools import approval
-    except ImportError:
-        return False
-    by_id = hasattr(approval, "list_gateway_approvals") and hasattr(approval, "resolve_gateway_approval")
-    return by_id or (hasattr(approval, "_gateway_queues") and hasattr(approval, "_lock"))
+    return _complete("approvals")
 
 
 def find_question(session_key: str, shown: str, taken: Collection[object]) -> object | None:
@@ -242,29 +289,21 @@ def approval_seconds() -> float | None:
         configured = (load_config().get("approvals") or {}).get("timeout")
         if isinstance(configured, int | float) and configured > 0:
             return float(configured)
-        from tools import approval
-
-        own = getattr(approval, "_get_approval_timeout", None)
-        return float(own()) if own is not None else None
+        own = "_get_approval_timeout"
+        place = next(place for place in ("tools.approval", "tools.approval_context") if there(f"{place}:{own}"))
+        return float(getattr(importlib.import_module(place), own)())
     except Exception:  # noqa: BLE001 - an expiry that is not known is not promised
         return None
 
 
-def model_picker_offered(adapter: BasePlatformAdapter) -> bool:
+def model_picker_offered() -> bool:
     """Whether this Hermes opens a picker for models whose choice can be kept out of its settings."""
-    try:
-        from hermes_cli import model_switch
-    except ImportError:
-        return False
-    persists = getattr(model_switch, "resolve_persist_behavior", None)
-    known = inspect.signature(persists).parameters if persists is not None else {}
-    return "is_session" in known and hasattr(getattr(adapter, "gateway_runner", None), "_handle_model_command")
+    return _complete("models")
 
 
-def effort_picker_offered(adapter: BasePlatformAdapter) -> bool:
+def effort_picker_offered() -> bool:
     """Whether this Hermes opens a picker for reasoning efforts."""
-    runner = getattr(adapter, "gateway_runner", None)
-    return hasattr(runner, "_try_send_choice_picker") and hasattr(runner, "_handle_reasoning_command")
+    return _complete("reasoning effort")
 
 
 def kept_model(adapter: BasePlatformAdapter, session_key: str) -> tuple[str, str] | None:
@@ -306,12 +345,15 @@ def _described_model(info: Any) -> dict[str, Any]:
 
 
 def redact(text: str) -> str:
-    """The text as Hermes would log it, its secrets masked."""
+    """The text as Hermes would log it, its secrets masked; as it is where Hermes has no such function any more."""
     try:
         from agent.redact import redact_sensitive_text
     except ImportError:
         return text
-    return str(redact_sensitive_text(text, force=True))
+    try:
+        return str(redact_sensitive_text(text, force=True))
+    except TypeError:
+        return text
 
 
 def version() -> str:
@@ -425,10 +467,10 @@ def session_busy(adapter: BasePlatformAdapter, suffix: str) -> bool:
 
 def cancel_clarifications(clarify_ids: Collection[str]) -> None:
     """Release the agent from questions that wait for an answer; one that has its answer keeps it."""
-    try:
-        from tools import clarify_gateway
-    except ImportError:
+    if not clarifications_offered():
         return
+    from tools import clarify_gateway
+
     # 0.22 knows a word for it; on 0.19 the words reach a model that is interrupted and does not read them.
     answer = getattr(clarify_gateway, "CANCELLED", "[cancelled]")
     for clarify_id in clarify_ids:
@@ -437,13 +479,7 @@ def cancel_clarifications(clarify_ids: Collection[str]) -> None:
 
 def clarifications_offered() -> bool:
     """Whether this Hermes asks its questions through an adapter and takes answers by their id."""
-    try:
-        from gateway.platforms import base
-        from tools import clarify_gateway
-    except ImportError:
-        return False
-    needed = ("resolve_gateway_clarify", "get_pending_for_session", "_lock", "_entries")
-    return hasattr(base.BasePlatformAdapter, "send_clarify") and all(hasattr(clarify_gateway, name) for name in needed)
+    return _complete("clarifications")
 
 
 def skip_answer() -> str | None:
@@ -497,6 +533,9 @@ def resolve_clarification(clarify_id: str, answer: str) -> bool:
 
 async def confirm(session_key: str, confirm_id: str, *, yes: bool) -> None:
     """Answer what Hermes wants confirmed before it obeys a command; never for good, which would change its settings."""
+    if not there("tools.slash_confirm:resolve"):
+        # It lapses by itself.
+        return
     from tools import slash_confirm
 
     await slash_confirm.resolve(session_key, confirm_id, "once" if yes else "cancel")
@@ -513,16 +552,14 @@ def command(text: str, source: Any, message_id: str) -> MessageEvent:
 
 
 def files_offered() -> bool:
-    """Whether this Hermes has a rule of its own for files that may be delivered."""
-    try:
-        from gateway.platforms import base
-    except ImportError:
-        return False
-    return hasattr(base, "validate_media_delivery_path")
+    """Whether this Hermes has a rule of its own for files that may be delivered, and hands them to an adapter."""
+    return _complete("attachments")
 
 
 def deliverable(path: str) -> str | None:
     """The real path of a file that Hermes's rule lets out; None for any other. Blocks."""
+    if not there("gateway.platforms.base:validate_media_delivery_path"):
+        return None
     from gateway.platforms import base
 
     try:
@@ -545,8 +582,9 @@ def interrupt_subagent(subagent_id: str) -> bool:
 def streaming_enabled(adapter: BasePlatformAdapter, platform_name: str) -> bool:
     """Whether this Hermes sends a reply while it is written."""
     runner_config = getattr(getattr(adapter, "gateway_runner", None), "config", None)
-    if getattr(getattr(runner_config, "streaming", None), "enabled", False):
-        return True
+    enabled = getattr(getattr(runner_config, "streaming", None), "enabled", None)
+    if enabled or enabled is None:
+        return bool(enabled)
     # On 0.19 a platform's own switch widens the global one; on 0.22 it only narrows it.
     if hasattr(type(adapter), "supports_exec_approval_buttons"):
         return False

@@ -167,15 +167,15 @@ class PhebyAdapter(BasePlatformAdapter):
             streaming=_hermes.streaming_enabled(self, PLATFORM),
             cancel=True,
             tools=_hermes.fires("pre_tool_call", "post_tool_call"),
-            approvals=_hermes.approvals_offered() and _hermes.fires("pre_approval_request", "post_approval_response"),
+            approvals=_hermes.approvals_offered(),
             subagents=_hermes.fires("subagent_start", "subagent_stop"),
             steer=True,
-            rename=True,
-            delete=True,
+            rename=_hermes.renaming_offered(),
+            delete=_hermes.deleting_offered(),
             clarifications=_hermes.clarifications_offered(),
             attachments=_hermes.files_offered(),
-            models=_hermes.model_picker_offered(self),
-            reasoning=_hermes.effort_picker_offered(self),
+            models=_hermes.model_picker_offered(),
+            reasoning=_hermes.effort_picker_offered(),
         )
 
     # Hermes: what the agent says
@@ -354,6 +354,9 @@ class PhebyAdapter(BasePlatformAdapter):
         relay, server = self._relay, self._server
         if relay is None or server is None:
             return SendResult(success=False, error="not connected")
+        if not _hermes.clarifications_offered():
+            # As a text, which the next message answers.
+            return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
         seconds = _hermes.clarification_seconds()
         relay.clarification(
             chat_id,

@@ -57,7 +57,9 @@ class HookRelay:
             self._listeners.remove(listener)
 
     def register(self, ctx: Any) -> None:
-        """Register every hook that this Hermes has."""
+        """Register every hook that this Hermes has; none where it takes no hooks any more."""
+        if not hasattr(ctx, "register_hook"):
+            return
         known = _hermes.hook_names()
         for name in HOOKS:
             if known is None or name in known:

@@ -132,18 +132,19 @@ def seams(scene: Scene) -> Iterator[Finding]:
     """What Pheby uses of Hermes is still where it was."""
     if scene.probe is None:
         return
-    gone = [name for name, there in scene.probe["needed"].items() if not there]
-    for name in gone:
-        yield Finding(
-            "seam-missing",
-            "error",
-            f"This Hermes has no {name} as Pheby knows it.",
-            "install a newer Pheby",
-        )
-    lost = [name for name, there in scene.probe["optional"].items() if not there]
-    for name in lost:
-        yield Finding("seam-optional", "warning", f"With this Hermes there is no: {name}.", "install a newer Pheby")
-    if not gone and not lost:
+    # An older Pheby there does not say; that it is older is said elsewhere.
+    missing = scene.probe.get("missing", [])
+    mend = f"{shlex.quote(str(scene.python))} -m pip install --upgrade 'pheby[cli]'"
+    for seam in missing:
+        if seam["needed"]:
+            text = f"This Hermes has no {seam['symbol']}: Pheby cannot start."
+            yield Finding("seam-missing", "error", text, mend)
+        else:
+            lost = "; ".join(f"{part['name']}: {part['without']}" for part in seam["parts"])
+            yield Finding("seam-optional", "warning", f"This Hermes has no {seam['symbol']}. {lost}.", mend)
+    if not scene.probe.get("adapter", True) and not any(seam["needed"] for seam in missing):
+        yield Finding("seam-missing", "error", "Pheby's adapter cannot be made of this Hermes's classes.", mend)
+    elif not missing:
         yield Finding("seams", "ok", "All that Pheby uses of Hermes is there.")
 
 

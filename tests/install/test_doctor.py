@@ -25,9 +25,15 @@ PROBE: dict[str, Any] = {
     "pheby": package.version(),
     "aiohttp": "3.14.5",
     "entry_point": True,
-    "needed": {"platform registry": True},
-    "optional": {"models": True},
+    "missing": [],
+    "adapter": True,
 }
+
+
+def gone(symbol: str, *, needed: bool = False) -> dict[str, Any]:
+    """What the probe says of a symbol that is missing."""
+    return {"symbol": symbol, "needed": needed, "parts": [{"name": "models", "without": "none can be chosen"}]}
+
 
 Look = Callable[..., dict[str, Finding]]
 
@@ -105,8 +111,10 @@ def test_all_is_well_after_an_installation(look: Look, home: Path) -> None:
         ({"python": "3.15.0"}, "python-version", "error"),
         ({"aiohttp": "3.14.3"}, "aiohttp", "warning"),
         ({"aiohttp": None}, "aiohttp", "error"),
-        ({"needed": {"sessions": False}}, "seam-missing", "error"),
-        ({"optional": {"models": False}}, "seam-optional", "warning"),
+        ({"missing": [gone("gateway.config:Platform", needed=True)]}, "seam-missing", "error"),
+        ({"missing": [gone("gateway.config:Platform", needed=True)], "adapter": False}, "seam-missing", "error"),
+        ({"adapter": False}, "seam-missing", "error"),
+        ({"missing": [gone("hermes_cli.model_switch:resolve")]}, "seam-optional", "warning"),
         ({"pheby": "0.0.9"}, "stale-copy", "warning"),
         ({"probe": None}, "package-missing", "error"),
     ],
@@ -126,8 +134,9 @@ def test_what_is_right_with_it(said: dict[str, Any], look: Look) -> None:
 
 
 def test_a_seam_is_named(look: Look) -> None:
-    """R-A7: the owner learns what does not work."""
-    assert "models" in look(optional={"tools": True, "models": False})["seam-optional"].text
+    """R-A7: by its own name, and the owner learns what does not work without it."""
+    text = look(missing=[gone("hermes_cli.model_switch:resolve")])["seam-optional"].text
+    assert all(word in text for word in ("hermes_cli.model_switch:resolve", "models", "none can be chosen"))
 
 
 def test_without_hermes_it_says_how_to_name_it(home: Path, pheby: Pheby) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import inspect
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from pheby_hermes import seams
 
 MODULES = (
     "agent",
@@ -234,6 +236,16 @@ class FakeClarifications:
         return True
 
 
+class NeverOpened:
+    """Hermes's store of sessions, of a home that has none yet."""
+
+    def __init__(self, database: Path, read_only: bool = False) -> None:
+        raise AssertionError("there is no database")
+
+    def close(self) -> None: ...
+    def get_messages(self, session_id: str, include_inactive: bool = False) -> None: ...
+
+
 class UnscopedSecretError(RuntimeError):
     pass
 
@@ -327,14 +339,50 @@ def install(monkeypatch: pytest.MonkeyPatch, home: Path, *, shape: str = "new") 
     fill("hermes_cli.config", load_config=dict)
     fill("hermes_cli.model_switch", resolve_persist_behavior=lambda is_global, is_session: False)
     fill("agent.models_dev", fetch_models_dev=lambda: hermes.catalogue, get_model_info=hermes.model_info)
-    fill("hermes_state", SessionDB=None)  # a new home has no database to open
+    fill("hermes_state", SessionDB=NeverOpened)  # a new home has no database to open
     fill("agent.secret_scope", get_secret=get_secret)
     fill(
         "hermes_constants",
         get_hermes_home=lambda: str(hermes.home),
         get_process_hermes_home=lambda: hermes.process_home,
     )
+    _add_the_rest(monkeypatch, modules, "0.22" if shape == "new" else "0.19")
     return hermes
+
+
+def _add_the_rest(monkeypatch: pytest.MonkeyPatch, modules: dict[str, ModuleType], line: str) -> None:
+    """What is only looked at: every symbol of the line is there, but for the hooks, which a test names."""
+    mentioned: dict[str, set[str]] = {}
+    for symbol in seams.named(line):
+        if "[" in symbol:
+            continue
+        holder, _, parameter = symbol.rstrip(")").partition("(")
+        name, kind, rest = holder.partition("~" if "~" in holder else ":")
+        if name not in modules:
+            modules[name] = ModuleType(name)
+            monkeypatch.setitem(sys.modules, name, modules[name])
+            parent, _, leaf = name.rpartition(".")
+            setattr(modules[parent], leaf, modules[name])
+        if kind == "~":
+            mentioned.setdefault(name, set()).add(rest)
+            continue
+        found: Any = modules[name]
+        path = rest.split(".") if rest else []
+        for count, part in enumerate(path, 1):
+            if part not in getattr(found, "__dataclass_fields__", ()) and not hasattr(found, part):
+                stand_in: Any = type(part, (), {}) if count < len(path) else lambda *args: None
+                monkeypatch.setattr(found, part, stand_in, raising=False)
+            found = getattr(found, part, None)
+        if parameter:
+            known = inspect.signature(found).parameters
+            names = [*(each for each in known if each not in ("args", "more", "described")), parameter]
+            wanted = [inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY) for each in dict.fromkeys(names)]
+            if parameter not in known:
+                monkeypatch.setattr(found, "__signature__", inspect.Signature(wanted), raising=False)
+    for name, words in mentioned.items():
+        code = compile("\n".join(sorted(words)), name, "exec")
+        loader = SimpleNamespace(get_code=lambda _, code=code: code)
+        monkeypatch.setattr(modules[name], "__spec__", SimpleNamespace(loader=loader))
 
 
 def command_words(event: Any) -> tuple[bool, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ from tests.plugin.fake_hermes import (
     NewMessageEvent,
     OldMessageEvent,
     PlatformEntry,
-    Runner,
     command_words,
     field_names,
     install,
@@ -317,8 +317,8 @@ def test_a_hermes_that_shows_no_questions_has_none_to_decide(monkeypatch: pytest
     ("shape", "missing", "offered"),
     [
         ("new", ["_lock", "_gateway_queues"], True),
-        ("new", ["list_gateway_approvals"], True),
-        ("new", ["list_gateway_approvals", "_lock"], False),
+        ("new", ["list_gateway_approvals"], False),
+        ("new", ["resolve_gateway_approval"], False),
         ("old", [], True),
         ("old", ["_lock"], False),
         ("old", [None], False),
@@ -327,9 +327,16 @@ def test_a_hermes_that_shows_no_questions_has_none_to_decide(monkeypatch: pytest
 def test_approvals_are_offered_where_one_question_can_be_decided(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str, missing: list[str | None], offered: bool
 ) -> None:
+    """R-A7: by the whole of one way; half of one and half of the other is neither."""
     hermes = install(monkeypatch, tmp_path, shape=shape)
+    hooks = {"pre_approval_request", "post_approval_response"}
+    monkeypatch.setattr(hermes.modules["hermes_cli.plugins"], "VALID_HOOKS", hooks)
     for name in missing:
         hermes.without(monkeypatch, "tools.approval", name)
+    assert _hermes.approvals_offered() is offered
+    monkeypatch.setattr(hermes.modules["hermes_cli.plugins"], "VALID_HOOKS", hooks - {"post_approval_response"})
+    assert not _hermes.approvals_offered()
+    hermes.without(monkeypatch, "hermes_cli.plugins", "VALID_HOOKS")
     assert _hermes.approvals_offered() is offered
 
 
@@ -728,21 +735,98 @@ def test_a_hermes_without_the_picker_for_models(
     hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, missing: str | None
 ) -> None:
     """R-H1, I3: or with one that would write a choice into its settings."""
-    adapter: Any = SimpleNamespace(gateway_runner=Runner())
-    assert _hermes.model_picker_offered(adapter)
-    assert not _hermes.model_picker_offered(SimpleNamespace(gateway_runner=object()))  # type: ignore[arg-type]
+    assert _hermes.model_picker_offered()
+    with monkeypatch.context() as patch:
+        patch.delattr(hermes.modules["gateway.run"].GatewayRunner, "_handle_model_command")
+        assert not _hermes.model_picker_offered()
     with monkeypatch.context() as patch:
         patch.setattr(hermes.modules["hermes_cli.model_switch"], "resolve_persist_behavior", lambda is_global: False)
-        assert not _hermes.model_picker_offered(adapter)
+        assert not _hermes.model_picker_offered()
     hermes.without(monkeypatch, "hermes_cli.model_switch", missing)
-    assert not _hermes.model_picker_offered(adapter)
+    assert not _hermes.model_picker_offered()
 
 
-def test_a_hermes_without_the_picker_for_efforts(hermes: FakeHermes) -> None:
+@pytest.mark.parametrize("missing", ["_handle_reasoning_command", "_try_send_choice_picker"])
+def test_a_hermes_without_the_picker_for_efforts(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     """R-H2."""
-    assert _hermes.effort_picker_offered(SimpleNamespace(gateway_runner=Runner()))  # type: ignore[arg-type]
-    assert not _hermes.effort_picker_offered(SimpleNamespace(gateway_runner=object()))  # type: ignore[arg-type]
-    assert not _hermes.effort_picker_offered(SimpleNamespace())  # type: ignore[arg-type]
+    assert _hermes.effort_picker_offered()
+    monkeypatch.delattr(hermes.modules["gateway.run"].GatewayRunner, missing)
+    assert not _hermes.effort_picker_offered()
+
+
+# What is there
+
+
+class Holder:
+    """A class of Hermes's, with what an object of it gets."""
+
+    def __init__(self, given: int, *, kept: bool) -> None:
+        self.attribute = given
+
+    def read(self) -> object:
+        return self.only_read  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "there"),
+    [
+        ("gateway.platforms.base", True),
+        ("gateway.platforms.bass", False),
+        ("gateway.platforms.base:BasePlatformAdapter.send_clarify", True),
+        ("gateway.platforms.base:BasePlatformAdapter.gone", False),
+        ("gateway.platforms.base:Gone.send_clarify", False),
+        ("gateway.platforms.base:MessageEvent(text)", True),
+        ("gateway.platforms.base:MessageEvent(txt)", False),
+        ("gateway.platforms.base:MessageEvent.source", True),
+        ("gateway.platforms.base:Holder.attribute", True),
+        ("gateway.platforms.base:Holder.only_read", False),
+        ("gateway.platforms.base:Holder(kept)", True),
+        ("hermes_cli.plugins:VALID_HOOKS[pre_llm_call]", True),
+        ("hermes_cli.plugins:VALID_HOOKS[pre_llm]", False),
+        ("gateway.slash_commands_model~send_model_picker", True),
+        ("gateway.slash_commands_model~send_another_picker", False),
+    ],
+)
+def test_whether_a_symbol_is_there(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, symbol: str, there: bool
+) -> None:
+    """R-A7: modules, names in them, what objects get, parameters, members, and what is only mentioned."""
+    monkeypatch.setattr(hermes.modules["gateway.platforms.base"], "Holder", Holder, raising=False)
+    assert _hermes.there(symbol) is there
+
+
+def test_a_symbol_is_written_in_one_way() -> None:
+    with pytest.raises(ValueError, match="::x"):
+        _hermes.there("gateway.run::x")
+
+
+def test_a_hermes_without_confirmations_lets_them_lapse(hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-A7."""
+    hermes.without(monkeypatch, "tools.slash_confirm", "resolve")
+    asyncio.run(_hermes.confirm(KEY, "c1", yes=False))
+    assert hermes.confirmed == []
+
+
+def test_a_hermes_without_a_rule_for_files_lets_none_out(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R-A7, R-G2."""
+    file = tmp_path / "picture.png"
+    file.touch()
+    assert _hermes.deliverable(str(file)) == str(file)
+    hermes.without(monkeypatch, "gateway.platforms.base", "validate_media_delivery_path")
+    assert _hermes.deliverable(str(file)) is None
+
+
+def test_a_hermes_whose_redaction_has_changed_leaves_a_text_to_phebys(
+    hermes: FakeHermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-A7, R-D3."""
+    assert _hermes.redact("hunter2") == _hermes.command_on_card("hunter2") == "***"
+    monkeypatch.setattr(hermes.modules["agent.redact"], "redact_sensitive_text", lambda text: "x")
+    assert _hermes.redact("hunter2") == _hermes.command_on_card("hunter2") == "hunter2"
 
 
 def test_a_model_that_hermes_has_kept(hermes: FakeHermes) -> None:
