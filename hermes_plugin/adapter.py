@@ -84,6 +84,8 @@ class PhebyAdapter(BasePlatformAdapter):
             log.error("config.refused", extra={"problems": str(self._settings)})
             self._set_fatal_error("pheby_config", str(self._settings), retryable=False)
             return False
+        for told in self._settings.ignored:
+            log.warning("config.ignored", extra={"setting": told})
         try:
             await self._stop()
             await self._start(self._settings)

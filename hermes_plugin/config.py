@@ -73,6 +73,7 @@ HERMES_KEYS: Final = frozenset(
         "reply_prefix",
         "reply_to_mode",
         "require_mention",
+        "send_read_receipts",
         "thread_sessions_per_user",
         "typing_indicator",
         "typing_status_text",
@@ -81,9 +82,13 @@ HERMES_KEYS: Final = frozenset(
     }
 )
 """What Hermes itself copies there from its settings; beside it, names that begin with an underscore."""
+PLATFORM_KEYS: Final = HERMES_KEYS | {"enabled", "extra", "token", "api_key", "home_channel", "channel_overrides"}
+"""What Hermes knows directly under a platform."""
 
 # Shorter than any secret that is accepted, so that one that was put in the wrong place is not shown.
 _SHOWABLE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,29}")
+_ALMOST: Final = 0.75
+"""How much a key is like one of Pheby's that was meant."""
 _SECRETS: Final = (
     ("PHEBY_SECRET", AccessMode.FULL),
     ("PHEBY_SECRET_PREVIOUS", AccessMode.FULL),
@@ -107,6 +112,8 @@ class PluginConfig:
     """Whose word counts for the address of a client."""
     allowed_origins: tuple[str, ...]
     """Web pages of these may connect."""
+    ignored: tuple[str, ...]
+    """Keys that nobody knows, each in a sentence."""
     server: ServerConfig
     authenticator: Authenticator
 
@@ -126,6 +133,8 @@ class Examined:
 
     settings: tuple[Setting, ...]
     problems: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """Keys that nobody knows and that do no harm."""
     config: PluginConfig | None
 
 
@@ -178,10 +187,11 @@ def examine(
             public_url=public_url,
             trusted_proxies=proxies,
             allowed_origins=origins,
+            ignored=tuple(notes.ignored),
             server=server,
             authenticator=authenticator,
         )
-    return Examined(tuple(notes.settings), tuple(notes.problems), config)
+    return Examined(tuple(notes.settings), tuple(notes.problems), tuple(notes.ignored), config)
 
 
 def storage(extra: Mapping[Any, Any], home: str) -> str:
@@ -202,6 +212,7 @@ def storage(extra: Mapping[Any, Any], home: str) -> str:
 class _Notes:
     settings: list[Setting] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
+    ignored: list[str] = attrs.field(factory=list)
 
 
 class _Section:
@@ -221,7 +232,7 @@ class _Section:
         for key in values:
             if key in known or key in ignored or (ignored and isinstance(key, str) and key.startswith("_")):
                 continue
-            notes.problems.append(_unknown(where, key, known))
+            (notes.ignored if ignored and harmless(key) else notes.problems).append(unknown(where, key, known))
 
     def read(self, key: str, check: Callable[[object], T], default: T) -> T:
         """The checked value, or the default."""
@@ -237,10 +248,25 @@ class _Section:
         return value
 
 
-def _unknown(where: str, key: object, known: Iterable[str]) -> str:
+def harmless(key: object) -> bool:
+    """Whether an unknown key may be one of a newer Hermes: it is nothing like one of Pheby's, and like no secret."""
+    return (
+        isinstance(key, str)
+        and _SHOWABLE_KEY.fullmatch(key) is not None
+        and not _secret_like(key)
+        and not get_close_matches(key.lower(), KEYS, 1, _ALMOST)
+    )
+
+
+def _secret_like(key: str) -> bool:
+    return any(word in key.lower() for word in ("secret", "token"))
+
+
+def unknown(where: str, key: object, known: Iterable[str]) -> str:
+    """What is said of a key that is unknown in a section, with what is allowed; never more of it than its name."""
     if not isinstance(key, str) or not _SHOWABLE_KEY.fullmatch(key):
         return f"{where} has a key that is not one of: {', '.join(known)}"
-    if "secret" in key.lower() or "token" in key.lower():
+    if _secret_like(key):
         return f"{where}.{key} is unknown: a secret belongs in the environment, as PHEBY_SECRET"
     near = get_close_matches(key.lower(), known, 1)
     hint = f"did you mean {near[0]}? " if near else ""

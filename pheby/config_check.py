@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from pheby_hermes.config import KEYS, SECRET_NAMES, SECTION, Examined, Setting, examine
+from pheby_hermes.config import (
+    KEYS,
+    PLATFORM_KEYS,
+    SECRET_NAMES,
+    SECTION,
+    Examined,
+    Setting,
+    examine,
+    harmless,
+    unknown,
+)
 
 from pheby_server.logs import secrets
 
@@ -31,6 +41,8 @@ class Report:
     home_from: str
     settings: tuple[Setting, ...]
     problems: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+    """Keys that neither Pheby nor Hermes knows; Pheby starts all the same."""
 
     def as_json(self) -> str:
         return json.dumps(attrs.asdict(self) | {"ok": not self.problems}, indent=2, ensure_ascii=False)
@@ -41,7 +53,8 @@ class Report:
         for setting in self.settings:
             value = setting.value if isinstance(setting.value, str) else json.dumps(setting.value)
             lines.append(f"  {setting.name:{width}}  {value or '(empty)'}  [{setting.source}]")
-        lines += ["", *(f"PROBLEM: {problem}" for problem in self.problems)]
+        lines += ["", *(f"NOT KNOWN: {told}" for told in self.ignored)]
+        lines += [f"PROBLEM: {problem}" for problem in self.problems]
         return "\n".join(lines if self.problems else [*lines, "No problem was found."])
 
 
@@ -82,7 +95,8 @@ def check(home: Path | None, environment: Mapping[str, str]) -> Report:
         home, home_from = Path("~/.hermes").expanduser(), "default"
     home = home.absolute()
     problems: list[str] = []
-    block, enabled_plugins = _pheby_block(_config(home / "config.yaml", problems), problems)
+    ignored: list[str] = []
+    block, enabled_plugins = _pheby_block(_config(home / "config.yaml", problems), problems, ignored)
     own = _environment_file(home / ".env", problems)
     examined = _examined(block, home, own, environment, problems)
     found = [
@@ -90,7 +104,7 @@ def check(home: Path | None, environment: Mapping[str, str]) -> Report:
         Setting("plugins.enabled", "pheby" in enabled_plugins, "config.yaml"),
         *examined.settings,
     ]
-    return Report(str(home), home_from, tuple(found), (*problems, *examined.problems))
+    return Report(str(home), home_from, tuple(found), (*problems, *examined.problems), (*ignored, *examined.ignored))
 
 
 def _examined(
@@ -138,7 +152,9 @@ def _config(file: Path, problems: list[str]) -> Mapping[str, Any]:
     return read if isinstance(read, Mapping) else {}
 
 
-def _pheby_block(config: Mapping[str, Any], problems: list[str]) -> tuple[Mapping[str, Any], list[Any]]:
+def _pheby_block(
+    config: Mapping[str, Any], problems: list[str], ignored: list[str]
+) -> tuple[Mapping[str, Any], list[Any]]:
     platforms, plugins = config.get("platforms"), config.get("plugins")
     block = platforms.get("pheby") if isinstance(platforms, Mapping) else None
     enabled = plugins.get("enabled") if isinstance(plugins, Mapping) else None
@@ -147,9 +163,11 @@ def _pheby_block(config: Mapping[str, Any], problems: list[str]) -> tuple[Mappin
         block = {}
     elif block.get("enabled") is not True:
         problems.append("platforms.pheby.enabled must be true")
-    for key in KEYS:
-        if key in block:
+    for key in block:
+        if key in KEYS:
             problems.append(f"platforms.pheby.{key} belongs under {SECTION}: not every Hermes reads it here")
+        elif key not in PLATFORM_KEYS:
+            (ignored if harmless(key) else problems).append(unknown("platforms.pheby", key, KEYS))
     if not isinstance(enabled, list) or "pheby" not in enabled:
         problems.append("plugins.enabled must hold pheby: else Hermes does not load it")
         enabled = []

@@ -202,6 +202,8 @@ def settings(scene: Scene) -> Iterator[Finding]:
     problems = [each for each in scene.status.problems if not each.startswith(elsewhere)]
     for problem in problems:
         yield Finding(*_kind(problem), problem, _mend(scene, problem))
+    for told in scene.status.ignored:
+        yield Finding("setting-unknown", "warning", f"{told}.", f"take it out of {scene.home / 'config.yaml'}")
     if not problems:
         yield Finding("settings", "ok", "All settings are valid; the secret is strong.")
 

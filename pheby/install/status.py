@@ -32,6 +32,8 @@ class Status:
     """Who answers there."""
     settings: dict[str, Any]
     problems: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """Keys that nobody knows."""
 
     @property
     def listening(self) -> bool:
@@ -80,6 +82,7 @@ def look(home: Path) -> Status:
         answers=gateway.ask(host, port, prefix),
         settings=settings,
         problems=report.problems,
+        ignored=report.ignored,
     )
 
 

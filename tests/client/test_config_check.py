@@ -155,3 +155,17 @@ def test_only_reading(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in home(tmp_path).iterdir()}
     config_check.check(tmp_path, {})
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_key_that_nobody_knows_is_told_and_no_problem(tmp_path: Path) -> None:
+    """R-K1, R-A7: beside `extra` as in it, since 0.22 takes both; what was meant to be one of Pheby's is a problem."""
+    text = "plugins: {enabled: [pheby]}\nplatforms: {pheby: {enabled: true, send_read_receipts: true, %s: 1, "
+    text += "extra: {%s: 1}}}\n"
+    (tmp_path / ".env").write_text(f"PHEBY_SECRET={'0123456789abcdef' * 2}\nPHEBY_ALLOWED_USERS=owner\n")
+    (tmp_path / "config.yaml").write_text(text % ("zzz", "yyy"))
+    report = config_check.check(tmp_path, {})
+    assert report.problems == ()
+    assert [told.split(" is ")[0] for told in report.ignored] == ["platforms.pheby.zzz", "platforms.pheby.extra.yyy"]
+    assert "NOT KNOWN: platforms.pheby.zzz" in report.as_text()
+    (tmp_path / "config.yaml").write_text(text % ("prot", "hots"))
+    assert len(config_check.check(tmp_path, {}).problems) == 2

@@ -171,11 +171,17 @@ def test_a_key_that_was_mistyped_gets_the_nearest(given_key: str, hint: str) -> 
 
 
 def test_an_unknown_key_is_named_with_all_that_are_allowed() -> None:
-    """R-K1."""
-    text = refusal({"zzz": 1})
+    """R-K1, R-A7: a newer Hermes may have put it there, so Pheby starts all the same."""
+    (text,) = read({"zzz": 1}).ignored
     assert "platforms.pheby.extra.zzz is unknown" in text
     assert "did you mean" not in text
     assert all(key in text for key in KEYS)
+    assert read({"port": 1}).ignored == ()
+
+
+def test_an_unknown_limit_is_nobody_elses() -> None:
+    """R-K1: Hermes copies nothing into that mapping."""
+    assert "platforms.pheby.extra.limits.zzz is unknown" in refusal({"limits": {"zzz": 1}})
 
 
 @pytest.mark.parametrize("key", ["secret", "PHEBY_SECRET", "api_token"])
@@ -202,8 +208,8 @@ def test_what_hermes_puts_there_itself_is_not_unknown() -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    text = refusal({"host": "x", "port": -1, "zzz": 1}, PHEBY_SECRET="short", PHEBY_SECRET_MANAGE="short")
-    for named in ("host", "port", "zzz", "PHEBY_SECRET ", "PHEBY_SECRET_MANAGE"):
+    text = refusal({"host": "x", "port": -1, "prot": 1}, PHEBY_SECRET="short", PHEBY_SECRET_MANAGE="short")
+    for named in ("host", "port", "prot", "PHEBY_SECRET ", "PHEBY_SECRET_MANAGE"):
         assert named in text
 
 
