@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import configparser
+import itertools
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 import jsonschema
@@ -24,6 +26,8 @@ import yaml
 from pheby_hermes.config import SECRET_NAMES
 
 from pheby import cli, config_check
+from pheby.demo.lines import LINES
+from pheby.install import edits, steps
 from pheby_protocol.registry import REGISTRY
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +41,7 @@ LANGUAGES: Final = {"dotenv", "json", "kotlin", "mermaid", "python", "sh", "yaml
 COMMANDS: Final = {
     # What is not ours and may be typed all the same.
     *("caddy", "cd", "cp", "curl", "export", "git", "hermes", "mkdir", "nginx", "npm", "openssl", "pip", "python3"),
-    *("source", "sqlite3", "sudo", "systemctl", "tar", "unzip"),
+    *("java", "node", "source", "sqlite3", "sudo", "systemctl", "tar", "unzip"),
 }
 SECRET: Final = "of-a-document-0123456789-abcdefghijklm"
 
@@ -78,6 +82,9 @@ def of(*languages: str) -> pytest.MarkDecorator:
 
 def test_the_blocks_are_found() -> None:
     """All of them: a fence that is not closed, or not where its opening stood, would hide what follows."""
+    for page in PAGES:
+        # Nor is there another way to show code.
+        assert not re.search(r"^ *~~~|<pre|<code", page.read_text(), re.M), page
     assert len(BLOCKS) == sum(len(re.findall(r"^ *```", page.read_text(), re.M)) for page in PAGES) / 2
     assert {block.language for block in BLOCKS} <= LANGUAGES
 
@@ -90,6 +97,7 @@ def test_json_is_what_the_schemas_allow(block: Block) -> None:
     """A frame by its own schema, an object by the one that its heading names, anything else as an HTTP body."""
     value = json.loads(block.text)
     assert isinstance(value, dict)
+    assert value
     if value.get("type") in REGISTRY:
         definition(REGISTRY[value["type"]].cls.__name__).validate(value)
     elif block.heading in exported("pheby.schema.json")["$defs"]:
@@ -124,12 +132,30 @@ def test_settings_are_taken_as_they_stand(block: Block, tmp_path: Path) -> None:
     """R-K1: those of Pheby alone are put where a whole home would have them."""
     settings = yaml.safe_load(block.text)
     assert isinstance(settings, dict)
+    check_places(settings)
     settings.setdefault("plugins", {"enabled": ["pheby"]})
     pheby = settings.setdefault("platforms", {}).setdefault("pheby", {})
     pheby.setdefault("enabled", True)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / ".env").write_text(f"PHEBY_SECRET={SECRET}\nPHEBY_ALLOWED_USERS=owner\n")
     assert config_check.check(tmp_path, {}).problems == ()
+
+
+def check_places(settings: dict[str, Any]) -> None:
+    """Each setting stands where Hermes or Pheby looks for it: under another name it would be passed over."""
+    places = {
+        "plugins": {"enabled"},
+        "platforms": {"pheby"},
+        "platforms.pheby": {"enabled", "extra"},
+        "display": {"platforms"},
+        "display.platforms": {"pheby"},
+        "display.platforms.pheby": set(steps.SHOWN),
+        "streaming": {"enabled"},
+    }
+    assert set(settings) <= {place.partition(".")[0] for place in places}, settings
+    for place, known in places.items():
+        found = edits.lookup(settings, tuple(place.split(".")))
+        assert set(found or {}) <= known, place
 
 
 @of("dotenv")
@@ -171,14 +197,34 @@ def test_systemd_takes_the_units(path: Path, tmp_path: Path) -> None:
 
 
 def commands_of(block: Block) -> Iterator[list[str]]:
-    """Its lines as a shell takes them apart, without variables in front and without what is piped on."""
+    """Its commands as a shell takes them apart, without variables in front."""
     joined = block.text.replace("\\\n", " ")
     for line in joined.splitlines():
-        words = shlex.split(line, comments=True)
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words.pop(0)
-        if words:
-            yield words[: words.index("|")] if "|" in words else words
+        shell = shlex.shlex(line, posix=True, punctuation_chars=True)
+        shell.wordchars += "$…:,@#%+!{}[]^"
+        shell.commenters = ""
+        words = list(itertools.takewhile(lambda word: not word.startswith("#"), shell))
+        for operator, command in itertools.groupby(words, lambda word: word in ("|", "||", "&&", ";", "&")):
+            found = list(command)
+            while not operator and found and re.fullmatch(r"[A-Z_]+=.*", found[0]):
+                found.pop(0)
+            if not operator and found:
+                yield found
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("  # c isn't one", []),
+        ("A=b c d  # e", [["c", "d"]]),
+        ("a 'b | c' | d && e; f", [["a", "b | c"], ["d"], ["e"], ["f"]]),
+        ("HERMES_ENV/bin/pip install 'x[y]' ~/.z", [["HERMES_ENV/bin/pip", "install", "x[y]", "~/.z"]]),
+        ('curl -H "A: $B" http://c/d?e=1', [["curl", "-H", "A: $B", "http://c/d?e=1"]]),
+    ],
+)
+def test_a_line_is_taken_apart_as_a_shell_does(line: str, commands: list[list[str]]) -> None:
+    """Else what stands behind an `&&` would never be looked at."""
+    assert list(commands_of(Block(ROOT / "x.md", 1, "sh", None, "", line))) == commands
 
 
 @of("sh")
@@ -211,6 +257,8 @@ def check_command(words: list[str], *, whole: bool) -> None:
             check_module(module)
         case ["python", script, *_]:
             assert (ROOT / script).is_file(), words
+        case ["curl", *rest]:
+            check_curl(rest)
         case ["mvn", *rest]:
             assert (ROOT / rest[rest.index("-f") + 1]).is_file(), words
         case ["pip", "install", *rest]:
@@ -227,8 +275,24 @@ def check_make(words: list[str]) -> None:
         name, given, _ = word.partition("=")
         if given:
             assert re.search(rf"\$\({name}\)|\$\(or \$\({name}\)|^{name} \?=", makefile, re.M), word
+            if name in ("ARGS", "HERMES", "LINE"):
+                check_value(name, word.partition("=")[2])
         else:
             assert word in targets(), word
+
+
+def check_value(name: str, value: str) -> None:
+    """What a variable of `make` is given: the demo's own options, or a line that there is."""
+    if name == "ARGS":
+        parser_of_pheby().parse_args(["demo", *shlex.split(value)])
+    else:
+        assert value in LINES or value == "simulated", value
+
+
+def check_curl(words: list[str]) -> None:
+    """It asks for something that the server has."""
+    (url,) = [word for word in words if word.startswith("http")]
+    assert urlsplit(url).path in exported("openapi.json")["paths"], words
 
 
 @cache
@@ -245,7 +309,9 @@ def targets() -> frozenset[str]:
 def check_pheby(words: list[str], *, whole: bool) -> None:
     parser = parser_of_pheby()
     if whole:
-        parser.parse_args(words)
+        inner = getattr(parser.parse_args(words), "command", None)
+        if isinstance(inner, str):
+            check_command(shlex.split(inner), whole=True)
         return
     for word in words:
         if word.startswith("--"):
@@ -305,13 +371,18 @@ def test_a_block_with_a_file_name_is_of_that_file(block: Block) -> None:
     """Those files are programs that tests run or build (tests/client/test_examples.py, `make kotlin`)."""
     assert block.title is not None
     assert stands_in(block, ROOT / block.title)
+    assert block.language == {".py": "python", ".kt": "kotlin"}[Path(block.title).suffix]
+    if block.language == "python":
+        assert Path(block.title).parent == Path("docs/examples")
 
 
-def test_kotlin_is_of_a_file_that_is_compiled() -> None:
+@of("kotlin")
+def test_kotlin_is_of_a_file_that_is_compiled(block: Block) -> None:
+    """Named or not; what is shown of a test is run by it as well."""
     compiled = [*(ROOT / "conformance" / "kotlin" / "src").rglob("*.kt"), *(ROOT / "schemas").rglob("*.kt")]
-    for block in BLOCKS:
-        if block.language == "kotlin":
-            assert any(stands_in(block, path) for path in compiled), str(block)
+    found = [path for path in compiled if stands_in(block, path)]
+    assert found
+    assert block.title is None or ROOT / block.title in found
 
 
 def test_longer_programs_are_files_with_a_test() -> None:
@@ -321,6 +392,17 @@ def test_longer_programs_are_files_with_a_test() -> None:
             assert block.title or block.page == ROOT / "README.md", str(block)
             path = ROOT / (block.title or "docs/examples/first_chat.py")
             assert stands_in(block, path), str(block)
+
+
+def test_the_first_page_shows_owners_the_same_commands_as_theirs() -> None:
+    """tests/installed types those of the other one, word by word."""
+    shown = [
+        [line.partition("#")[0].strip().replace("'.[cli]'", "'pheby[cli]'") for line in block.text.splitlines()]
+        for block in BLOCKS
+        if block.language == "sh" and block.text.startswith("HERMES_ENV/bin/pip install ") and "pair" in block.text
+    ]
+    assert len(shown) == 2
+    assert shown[0] == shown[1]
 
 
 def test_commands_stand_in_blocks_of_commands() -> None:
