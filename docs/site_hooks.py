@@ -20,12 +20,13 @@ SECTIONS = (
     ("Pheby", ("index.md", "faq.md", "limitations.md", "project/CHANGELOG.md")),
     ("For owners", ("howto/install.md", "howto/proxy.md", "howto/configuration.md", "howto/devices.md",
                     "howto/upgrade-and-backup.md", "howto/debugging.md")),
-    ("For clients", ("kotlin.md", "howto/python-client.md", "howto/conformance.md", "project/conformance/*")),
+    ("For clients", ("kotlin.md", "howto/python-client.md", "howto/writing-a-client.md", "howto/conformance.md",
+                     "project/conformance/*")),
     ("Protocol", ("protocol/index.md", "protocol/frames.md", "protocol/handshake.md", "protocol/synchronisation.md",
                   "protocol/conversations.md", "protocol/messages-and-runs.md", "protocol/*.md")),
     ("Reference", ("protocol/reference/index.md", "protocol/reference/*.md")),
     ("How it works", ("architecture.md", "howto/embedding.md", "reference/*.md", "threat-model.md", "performance.md")),
-    ("Decisions", ("adr/*.md",)),
+    ("Decisions", ("adr/index.md", "adr/*.md")),
     ("Project", ("project/README.md", "project/CONTRIBUTING.md", "requirements.md", "known-failures.md", "*")),
 )  # fmt: skip
 _LINK = re.compile(r"\]\(([^()\s]+)\)")

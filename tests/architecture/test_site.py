@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -61,6 +62,35 @@ def test_every_page_has_one_place_in_the_navigation_and_a_section_that_is_meant(
     sections = {title: items for section in hooks.navigation(pages) for title, items in section.items()}
     assert sorted(page for items in sections.values() for page in items) == pages
     assert sections["Project"] == ["requirements.md", "known-failures.md"]
+
+
+EVERYTHING = {
+    # What somebody looks for, by what it is about.
+    *("howto/install.md", "kotlin.md", "protocol/index.md", "reference/python.md", "architecture.md", "adr/index.md"),
+    *("howto/proxy.md", "howto/debugging.md", "howto/devices.md", "howto/embedding.md", "howto/writing-a-client.md"),
+    *("threat-model.md", "performance.md", "limitations.md", "faq.md"),
+}
+
+
+def test_the_first_page_leads_to_everything() -> None:
+    first = (ROOT / "docs" / "index.md").read_text()
+    assert {link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", first)} >= EVERYTHING
+    pages = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    shown = {page for section in hooks.navigation(pages)[:-1] for items in section.values() for page in items}
+    assert shown >= EVERYTHING
+
+
+def test_every_decision_is_in_the_list() -> None:
+    listed = (ROOT / "docs" / "adr" / "index.md").read_text()
+    for path in (ROOT / "docs" / "adr").glob("0*.md"):
+        title = path.read_text().splitlines()[0].partition(". ")[2]
+        assert f"- [{title}]({path.name})" in listed
+
+
+def test_the_architecture_is_one_page_with_one_picture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert page.count("```mermaid") == 1
+    assert len(page.splitlines()) < 80
 
 
 def test_named_pages_exist() -> None:
