@@ -10,24 +10,33 @@ import kotlinx.serialization.json.JsonPrimitive
 import pheby.protocol.*
 
 /**
- * Everything that a client knows, by id. [cursor] and [epoch] are what it resumes from; store them together with the rest.
+ * Everything that a client knows, by id. Store it as a whole, or row by row together with [cursor] and [epoch].
  *
  * A value: [apply], [applyAnswer] and [lost] return a new state and leave this one alone. Applying an event twice changes
  * nothing. What to ask for next stands in [needsText], [needsHistory] and [unconfirmed].
  */
 @Serializable
 public data class ClientState(
+    /** The server's count of events that [cursor] belongs to. */
     public val epoch: Epoch? = null,
+    /** The last event that is in this state: where the next connection goes on. */
     public val cursor: Seq? = null,
     /** Whether what is shown is what the server has now; false while the connection is gone or catches up. */
     @Transient
     public val inStep: Boolean = false,
+    /** Those that the server has named so far; for a whole list call [PhebyClient.list] until there is no `next`. */
     public val conversations: Map<ConversationId, Conversation> = emptyMap(),
+    /** What was said. Order a screen by `position`; what has none yet comes last. */
     public val messages: Map<MessageId, Message> = emptyMap(),
+    /** The agent's turns. One is over when it has an `endedAt`. */
     public val runs: Map<RunId, Run> = emptyMap(),
+    /** What the agent does, with its place among the messages. */
     public val toolCalls: Map<ToolCallId, ToolCall> = emptyMap(),
+    /** What the owner decides, or has decided; offer those that are `answerable`. */
     public val approvals: Map<ApprovalId, Approval> = emptyMap(),
+    /** What the owner is asked, or has answered. */
     public val clarifications: Map<ClarificationId, Clarification> = emptyMap(),
+    /** Files of messages; [PhebyClient.download] fetches one. */
     public val attachments: Map<AttachmentId, Attachment> = emptyMap(),
     /** The last phrase of each active run; for a status line. */
     public val progress: Map<RunId, String> = emptyMap(),
@@ -107,16 +116,22 @@ public data class ClientState(
     private fun snapshot(frame: Snapshot): ClientState {
         val all = (if (frame.part == 0L) emptyList() else parts) + frame
         if (!frame.last) return copy(parts = all)
+        return withHistories(all.flatMap { it.conversations }).found(all)
+    }
+
+    private fun found(all: List<Snapshot>): ClientState {
         val named = all.flatMap { it.conversations }.associateBy { it.conversationId }
+        val open = all.flatMap { it.messages }
         // What is open is exactly what was found; what ended stays. An open item that is missing has ended unseen.
         return copy(
             parts = emptyList(),
-            cursor = frame.seq,
+            cursor = all.last().seq,
             conversations = conversations + named,
             unconfirmed = conversations.keys - named.keys,
             needsText = emptySet(),
             progress = emptyMap(),
-            messages = messages.filterValues { !it.isOpen } + all.flatMap { it.messages }.associateBy { it.messageId },
+            attachments = attachments + open.flatMap { it.attachments }.associateBy { it.attachmentId },
+            messages = messages.filterValues { !it.isOpen } + open.associateBy { it.messageId },
             runs = runs.filterValues { !it.isOpen } + all.flatMap { it.runs }.associateBy { it.runId },
             toolCalls = toolCalls.filterValues { !it.isOpen } + all.flatMap { it.toolCalls }.associateBy { it.toolCallId },
             approvals = approvals.filterValues { !it.isOpen } + all.flatMap { it.approvals }.associateBy { it.approvalId },
@@ -156,7 +171,8 @@ public data class ClientState(
 
     private fun putConversation(new: Conversation, seq: Seq): ClientState {
         val name = new.conversationId
-        return copy(conversations = conversations + (name to new), unconfirmed = unconfirmed - name).marked(name.value, seq)
+        val state = withHistories(listOf(new))
+        return state.copy(conversations = conversations + (name to new), unconfirmed = unconfirmed - name).marked(name.value, seq)
     }
 
     private fun putRun(new: Run, seq: Seq): ClientState = copy(
@@ -194,20 +210,31 @@ public data class ClientState(
         return copy(conversations = conversations + (name to change(known))).marked(name.value, seq)
     }
 
-    private fun historyChanged(event: HistoryChanged): ClientState {
-        val name = event.conversationId
-        val start = event.fromPosition
+    private fun historyChanged(event: HistoryChanged): ClientState =
+        changeConversation(event.conversationId, event.seq) {
+            it.copy(historyId = event.historyId, historyHead = event.historyHead)
+        }.withoutHistory(event.conversationId, event.fromPosition)
+
+    /** Nothing is left of a history that is not the one of the conversation as it was found now. */
+    private fun withHistories(found: List<Conversation>): ClientState = found.fold(this) { state, item ->
+        val known = state.conversations[item.conversationId]
+        if (known == null || known.historyId == item.historyId) state
+        // Of what was never fetched nothing is fetched again.
+        else state.withoutHistory(item.conversationId, 0).takeIf { it.cached < state.cached } ?: state
+    }
+
+    private val cached: Int get() = messages.size + toolCalls.size + approvals.size + clarifications.size
+
+    /** Without what ended at this position or behind it: it is to be fetched again. */
+    private fun withoutHistory(name: ConversationId, start: Position): ClientState {
         fun stays(of: ConversationId, position: Position?, isOpen: Boolean): Boolean =
             of != name || position == null || position < start || isOpen
-        val again = minOf(start, needsHistory[name] ?: start)
-        return changeConversation(name, event.seq) {
-            it.copy(historyId = event.historyId, historyHead = event.historyHead)
-        }.copy(
+        return copy(
             messages = messages.filterValues { stays(it.conversationId, it.position, it.isOpen) },
             toolCalls = toolCalls.filterValues { stays(it.conversationId, it.position, it.isOpen) },
             approvals = approvals.filterValues { stays(it.conversationId, it.position, it.isOpen) },
             clarifications = clarifications.filterValues { stays(it.conversationId, it.position, it.isOpen) },
-            needsHistory = needsHistory + (name to again),
+            needsHistory = needsHistory + (name to minOf(start, needsHistory[name] ?: start)),
         )
     }
 
@@ -263,7 +290,7 @@ public data class ClientState(
         result is ConversationGetResult -> take(result.asOfSeq, conversations = listOf(result.conversation))
         result is ConversationCreateResult -> take(result.asOfSeq, conversations = listOf(result.conversation))
         result is ConversationRenameResult -> take(result.asOfSeq, conversations = listOf(result.conversation))
-        result is ConversationHistoryResult -> historyPage(result)
+        request is ConversationHistory && result is ConversationHistoryResult -> historyPage(request, result)
         request is MessageText && result is MessageTextResult && request.cursor == null && result.next == null ->
             wholeText(request.messageId, result)
         else -> this
@@ -276,7 +303,17 @@ public data class ClientState(
         return still.fold(state) { before, gone -> before.drop(gone) }.copy(unconfirmed = emptySet())
     }
 
-    private fun historyPage(result: ConversationHistoryResult): ClientState = take(
+    private fun historyPage(request: ConversationHistory, result: ConversationHistoryResult): ClientState {
+        val name = result.conversationId
+        val known = conversations[name]
+        val isNews = known != null && known.historyId != result.historyId && !isOlder(name, result.asOfSeq)
+        if (known == null || !isNews) return pageTaken(result)
+        val anew = withoutHistory(name, 0).copy(conversations = conversations + (name to known.copy(historyId = result.historyId)))
+        // It was asked for by a position of the history that is no more.
+        return if (request.before != null || request.after != null) anew else anew.pageTaken(result)
+    }
+
+    private fun pageTaken(result: ConversationHistoryResult): ClientState = take(
         result.asOfSeq,
         messages = result.messages,
         attachments = result.messages.flatMap { it.attachments },
@@ -285,6 +322,9 @@ public data class ClientState(
         approvals = result.approvals,
         clarifications = result.clarifications,
     ).copy(needsHistory = needsHistory - result.conversationId)
+
+    /** Whether a later event than that of an answer has changed or deleted the conversation. */
+    private fun isOlder(name: ConversationId, asOf: Seq): Boolean = (changedAt[name.value] ?: 0) > asOf
 
     /** Objects of an answer, where no later event has changed or deleted them or their conversation. */
     private fun take(
@@ -303,15 +343,16 @@ public data class ClientState(
         }
         fun <K, V> Map<K, V>.taken(items: List<V>, key: (V) -> K, text: (K) -> String, of: (V) -> ConversationId): Map<K, V> =
             if (items.isEmpty()) this else this + items.filter { isCurrent(text(key(it)), of(it)) }.associateBy(key)
-        return copy(
-            conversations = this.conversations.taken(conversations, { it.conversationId }, { it.value }, { it.conversationId }),
-            messages = this.messages.taken(messages, { it.messageId }, { it.value }, { it.conversationId }),
-            runs = this.runs.taken(runs, { it.runId }, { it.value }, { it.conversationId }),
-            toolCalls = this.toolCalls.taken(toolCalls, { it.toolCallId }, { it.value }, { it.conversationId }),
-            approvals = this.approvals.taken(approvals, { it.approvalId }, { it.value }, { it.conversationId }),
+        val state = withHistories(conversations.filter { !isOlder(it.conversationId, asOf) })
+        return state.copy(
+            conversations = state.conversations.taken(conversations, { it.conversationId }, { it.value }, { it.conversationId }),
+            messages = state.messages.taken(messages, { it.messageId }, { it.value }, { it.conversationId }),
+            runs = state.runs.taken(runs, { it.runId }, { it.value }, { it.conversationId }),
+            toolCalls = state.toolCalls.taken(toolCalls, { it.toolCallId }, { it.value }, { it.conversationId }),
+            approvals = state.approvals.taken(approvals, { it.approvalId }, { it.value }, { it.conversationId }),
             clarifications =
-                this.clarifications.taken(clarifications, { it.clarificationId }, { it.value }, { it.conversationId }),
-            attachments = this.attachments.taken(attachments, { it.attachmentId }, { it.value }, { it.conversationId }),
+                state.clarifications.taken(clarifications, { it.clarificationId }, { it.value }, { it.conversationId }),
+            attachments = state.attachments.taken(attachments, { it.attachmentId }, { it.value }, { it.conversationId }),
         )
     }
 }

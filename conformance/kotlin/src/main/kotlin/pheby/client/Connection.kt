@@ -58,6 +58,9 @@ internal class Connection(private val socket: WebSocket, private val limits: Lim
     /** The request that a frame answers; null when whoever asked has given up. */
     fun find(id: RequestId?): Pending? = synchronized(pending) { pending[id] }
 
+    /** The line is dead, whatever it says. */
+    fun cut(): Unit = socket.cancel()
+
     /** Nothing will be answered any more. */
     fun end() {
         val left = synchronized(pending) {

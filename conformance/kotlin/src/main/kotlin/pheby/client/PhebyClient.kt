@@ -85,7 +85,10 @@ public class PhebyClient(
     /** Ends everything: the connection, the requests, what is being sent. What was not acknowledged stays stored. */
     public suspend fun close(): Unit = job.cancelAndJoin()
 
-    /** The network is back: do not wait for the next attempt. What the server asked to wait is waited. */
+    /**
+     * The network is back, or the app is opened: do not wait for the next attempt, and find out at once whether a line
+     * that seems to be there still is. What the server asked to wait is waited.
+     */
     public fun hurry() {
         wake.trySend(Unit)
     }

@@ -66,6 +66,6 @@ internal class Reconnect(private val firstMs: Long, private val longestMs: Long,
         const val STEADY_MS = 1_000L
         const val MOST_DOUBLINGS = 20
         const val MOST_IN_STEP = 2
-        const val LONGEST_ANNOUNCED_MS = 600_000L
+        const val LONGEST_ANNOUNCED_MS = 3_600_000L
     }
 }

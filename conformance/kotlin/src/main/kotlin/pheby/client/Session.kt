@@ -223,7 +223,7 @@ internal class Session(
             val next = asked.fold?.invoke(state, result) ?: state.answered(asked.request, result)
             // A page that the app asked for need not be all that is missing.
             val isPage = result is ConversationHistoryResult && asked.fold == null
-            state = if (isPage) next.copy(needsHistory = state.needsHistory) else next
+            state = if (isPage) next.copy(needsHistory = state.needsHistory + next.needsHistory) else next
             answers += { asked.answer.complete(result) }
         }
 
@@ -254,6 +254,22 @@ internal class Session(
             board.link.value = Link.InStep(welcome, connection)
             scope.launch { untilLost { Delivery(outbox, connection, welcome, nextId, config).run() } }
             scope.launch { untilLost { Healing(board.state, connection, welcome, nextId, config).run() } }
+            scope.launch { untilLost { probe() } }
+        }
+
+        /** Each time when the app is in a hurry: a line that slept with the phone may be dead and not know it. */
+        private suspend fun probe() {
+            for (hurried in wake) {
+                withTimeoutOrNull(minOf(config.pingIntervalMs, PROBE_MS)) { isThere() } ?: connection.cut()
+            }
+        }
+
+        private suspend fun isThere(): Boolean = try {
+            connection.ask(Ping(nextId()))
+            true
+        } catch (error: RequestFailedException) {
+            // An answer, too.
+            true
         }
     }
 
@@ -269,6 +285,7 @@ internal class Session(
         const val INBOX = 16
         const val MOST_TOGETHER = 64
         const val MOST_MARKS = 1_000
+        const val PROBE_MS = 5_000L
     }
 }
 
@@ -418,7 +435,7 @@ internal class Healing(
                 val next = state.applyAnswer(request, result as ConversationHistoryResult)
                 val done = isLast(result, wish) && wanted == wish.from
                 if (done || wanted == null) next
-                else next.copy(needsHistory = next.needsHistory + (wish.conversationId to wanted))
+                else next.copy(needsHistory = mapOf(wish.conversationId to wanted) + next.needsHistory)
             } as ConversationHistoryResult
             before = page.before
         } while (!isLast(page, wish))

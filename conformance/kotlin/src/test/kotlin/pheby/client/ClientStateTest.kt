@@ -78,6 +78,17 @@ class ClientStateTest {
     }
 
     @Test
+    fun `the files of messages in a snapshot are known`() {
+        val file = """{"attachment_id":"att_1","conversation_id":"conv_1","message_id":"msg_1","file_name":"a","media_type":"text/plain",
+            "size":1,"sha256":"${"0".repeat(64)}","inline_image":false,"status":"available","path":"v1/attachments/att_1",
+            "created_at":1,"expires_at":2}"""
+        val said = message("msg_1", 1024, """"status":"streaming","index":-1,"text":""""").replace(""""attachments":[]""", """"attachments":[$file]""")
+        val parts = """{"type":"snapshot","part":0,"last":true,"seq":1,"conversations":[],$NOTHING_OPEN}"""
+            .replace(""""messages":[]""", """"messages":[$said]""")
+        assertEquals(listOf("att_1"), ClientState().apply(PhebyJson.decodeServerFrame(parts)).attachments.keys.map { it.value })
+    }
+
+    @Test
     fun `canonical JSON is the same text everywhere`() {
         for ((given, expected) in listOf(
             """{ "b": [1, true, null], "a": {} }""" to """{"a":{},"b":[1,true,null]}""",

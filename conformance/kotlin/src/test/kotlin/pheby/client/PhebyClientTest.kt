@@ -210,6 +210,22 @@ class PhebyClientTest {
     }
 
     @Test
+    fun `a line that is dead and does not know it is left when the app is in a hurry`() = withServer { server ->
+        val client = server.client(config = server.config().copy(pingIntervalMs = 2_000))
+        val line = server.inStep()
+        client.awaitInStep()
+        client.hurry()
+        val asked = line.receive() as Ping
+        line.send("""{"type":"pong","id":"${asked.id}","server_time":1}""")
+        client.hurry()
+        assertTrue(line.receive() is Ping)
+        // This one is not answered, though the socket's own pings are.
+        server.inStep()
+        client.awaitInStep()
+        client.close()
+    }
+
+    @Test
     fun `a redirect does not take the secret elsewhere`() = withServer { server ->
         server.refusals += MockResponse.Builder().code(302).setHeader("Location", server.url.replace("ws:", "http:") + "/other").build()
         val client = server.client()
