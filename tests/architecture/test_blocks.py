@@ -385,6 +385,15 @@ def test_kotlin_is_of_a_file_that_is_compiled(block: Block) -> None:
     assert block.title is None or ROOT / block.title in found
 
 
+def test_what_an_app_depends_on_is_what_the_kotlin_client_is_built_with() -> None:
+    """R-P1: the lines for Gradle, which is not run here."""
+    pom = (ROOT / "conformance" / "kotlin" / "pom.xml").read_text()
+    built = set(re.findall(r"<(?:kotlin|serialization|coroutines|okhttp)\.version>([\d.]+)<", pom))
+    (gradle,) = [block.text for block in BLOCKS if "implementation(" in block.text]
+    assert set(re.findall(r'(?:version "|:)(\d[\d.]+)"', gradle)) == built
+    assert f"minSdk = {re.search(r'android-api-level-([0-9]+)', pom)[1]} " in gradle  # type: ignore[index]
+
+
 def test_longer_programs_are_files_with_a_test() -> None:
     """A block that imports something is a program, and stands in a file that is run."""
     for block in BLOCKS:

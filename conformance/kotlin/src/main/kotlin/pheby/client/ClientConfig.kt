@@ -2,14 +2,11 @@ package pheby.client
 
 import pheby.protocol.ClientInfo
 
-/**
- * Whom to connect to, and as whom.
- *
- * [url] is the socket's, `wss://host/v1/ws`. The `device_id` of [client] is minted once per installation and is not part
- * of backups.
- */
+/** Whom to connect to, as whom, and with how much patience. */
 public data class ClientConfig(
+    /** The socket's: `wss://host/v1/ws`, with the prefix of a proxy in front of `v1` where there is one. */
     public val url: String,
+    /** The app, and its `device_id`: minted once per installation, and no part of backups. */
     public val client: ClientInfo,
     /** How often the line is tried; a dead one is noticed within twice that. */
     public val pingIntervalMs: Long = 20_000,

@@ -7,7 +7,11 @@ import pheby.protocol.ErrorFrame
 public sealed class PhebyException(message: String) : Exception(message)
 
 /** The server answered with an error. Decide by [code], and by `error.retryable` where the code is unknown. */
-public class RequestFailedException(public val error: ErrorFrame) : PhebyException("${error.code.wire}: ${error.message}") {
+public class RequestFailedException(
+    /** All that the server has said about it. */
+    public val error: ErrorFrame,
+) : PhebyException("${error.code.wire}: ${error.message}") {
+    /** What to decide by; `code.info` says what to do. */
     public val code: ErrorCode get() = error.code
 }
 

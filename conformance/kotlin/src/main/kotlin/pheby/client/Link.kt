@@ -16,21 +16,25 @@ public sealed interface Link {
         override fun toString(): String = "InStep(${welcome.connectionId})"
     }
 
-    /**
-     * The connection is gone; the next attempt comes by itself after [delayMs]. Why, as far as it is known: by a close
-     * [code] of the server, by the [status] of an answer in place of a connection, or by a [cause] on the way.
-     */
+    /** The connection is gone; the next attempt comes by itself. Why, as far as it is known. */
     public data class Waiting(
+        /** How long, from the moment when this was told. */
         public val delayMs: Long,
+        /** By which the server closed the connection. */
         public val code: CloseCode? = null,
+        /** Of the answer that came in place of a connection. */
         public val status: Int? = null,
+        /** What went wrong on the way: no network, no such host, a certificate that is not trusted. */
         public val cause: Throwable? = null,
     ) : Link
 
     /** The client does not come back by itself; [PhebyClient.connect] starts it again, unless it was closed. */
     public data class Stopped(
+        /** Why, and so what to do. */
         public val reason: StopReason,
+        /** By which the server closed the connection. */
         public val code: CloseCode? = null,
+        /** What the app's own part threw, for [StopReason.FAILED]. */
         public val cause: Throwable? = null,
     ) : Link
 }

@@ -34,9 +34,13 @@ public data class Stored(public val state: ClientState = ClientState(), public v
 /** The owner's words on their way to the server. */
 @Serializable
 public data class Outgoing(
+    /** Under which they are sent, however often. */
     public val clientMessageId: ClientMessageId,
+    /** The conversation. */
     public val conversationId: ConversationId,
+    /** The words. */
     public val text: String,
+    /** What becomes of them while a run is active. */
     public val ifBusy: IfBusy = IfBusy.QUEUE,
     /** By the server's clock, null before the first attempt. */
     public val firstSentAt: Time? = null,

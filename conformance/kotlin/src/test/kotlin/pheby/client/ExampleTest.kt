@@ -1,12 +1,15 @@
 package pheby.client
 
 import java.io.File
+import java.net.UnknownHostException
+import javax.net.ssl.SSLException
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.launch
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Test
+import org.junit.jupiter.api.io.TempDir
 import pheby.protocol.*
 
 // What docs/kotlin.md and conformance/kotlin/README.md show.
@@ -42,6 +45,42 @@ fun kindOf(text: String): String = when (val frame = PhebyJson.decodeServerFrame
     is SyncCompleted -> "in step"
     is Batch -> "each of ${frame.events.size} as if it had come alone"
     is UnknownServerFrame -> "of a later version: skip, but move the cursor"
+}
+
+/** What stands above every screen: nothing while the client is in step. */
+fun banner(link: Link): String? = when (link) {
+    is Link.InStep -> null
+    is Link.Idle, is Link.Connecting -> "Connecting …"
+    is Link.Waiting -> when {
+        link.cause is SSLException -> "The server's certificate is not trusted."
+        link.status == 404 || link.cause is UnknownHostException -> "Nothing answers at that address."
+        else -> "No connection."
+    }
+    is Link.Stopped -> when (link.reason) {
+        StopReason.SECRET_REFUSED -> "The server does not take this secret any more. Pair again."
+        StopReason.REPLACED -> "This device is connected from somewhere else."
+        StopReason.UPDATE_NEEDED -> "Update the app or the server."
+        StopReason.BUG, StopReason.FAILED -> "Something went wrong. Please report it."
+        StopReason.CLOSED -> null
+    }
+}
+
+/** Does what the owner asked for, and tells what came of it where that is not on the screen anyway. */
+suspend fun attempt(tell: (String) -> Unit, work: suspend () -> Unit): Unit = try {
+    work()
+} catch (error: RequestFailedException) {
+    when (error.code) {
+        ErrorCode.AlreadyResolved, ErrorCode.Expired -> tell("That was decided elsewhere.")
+        ErrorCode.NotFound -> tell("That is gone.")
+        ErrorCode.TooLarge -> tell("That text is too long.")
+        else -> tell(error.error.message)
+    }
+} catch (error: NoAnswerException) {
+    tell("No answer. Try again.")
+} catch (error: DownloadException) {
+    tell(if (error.status == 410) "The file has expired." else "The file did not arrive.")
+} catch (error: ClientStoppedException) {
+    // The banner says it.
 }
 
 /** What conformance/kotlin/README.md shows: the lines that an app needs, and what it has of its own. */
@@ -107,6 +146,44 @@ class ExampleTest {
         assertEquals(listOf("words"), drawn.await().map { it.substringAfter(": ") })
         drawing.cancel()
         client.close()
+    }
+
+    @Test
+    fun `what is in files is there after a restart`(@TempDir folder: File) = withServer { server ->
+        val storage = FileStorage(folder)
+        val words = listOf("one", "two").map { Outgoing(ClientMessageId(it), ConversationId("conv_1"), it) }
+        words.forEach { storage.keep(it) }
+        storage.keep(words[0].copy(askOwner = true))
+        storage.forget(words[1].clientMessageId)
+        val client = PhebyClient(server.config(), { "secret" }, storage)
+        client.connect()
+        val line = server.inStep()
+        line.send(event("message.created", 11, """"message":${message("msg_1", 1024)}"""))
+        client.state.first { it.cursor == 11L }
+        client.close()
+        val stored = FileStorage(folder).load()
+        assertEquals(listOf(words[0].copy(askOwner = true)), stored.outbox)
+        assertEquals(client.state.value.digest(), stored.state.digest())
+    }
+
+    @Test
+    fun `what goes wrong is told in words`() = withServer { server ->
+        assertEquals("No connection.", banner(Link.Waiting(10)))
+        assertEquals("Nothing answers at that address.", banner(Link.Waiting(10, cause = UnknownHostException())))
+        for (reason in StopReason.entries) assertEquals(reason == StopReason.CLOSED, banner(Link.Stopped(reason)) == null)
+        val told = ArrayList<String>()
+        val client = PhebyClient(server.config(), { "secret" })
+        client.connect()
+        val line = server.inStep()
+        launch {
+            val asked = line.receive() as ConversationRename
+            line.send("""{"type":"error","id":"${asked.id}","code":"not_found","message":"","retryable":false}""")
+        }
+        attempt(told::add) { client.rename(ConversationId("conv_1"), "Title") }
+        assertEquals(listOf("That is gone."), told)
+        client.close()
+        attempt(told::add) { client.ping() }
+        assertEquals(1, told.size)
     }
 
     @Test

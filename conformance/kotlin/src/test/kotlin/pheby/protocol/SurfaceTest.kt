@@ -119,6 +119,18 @@ class SurfaceTest {
     }
 
     @Test
+    fun `what an app sees of the client is described`() {
+        for (source in Project.client) {
+            val lines = source.readLines()
+            for ((number, line) in lines.withIndex()) {
+                if (!line.trim().startsWith("public ")) continue
+                val above = lines.take(number).last { !it.trim().startsWith("@") }
+                assertTrue(above.trim().endsWith("*/"), "${source.name}:${number + 1}")
+            }
+        }
+    }
+
+    @Test
     fun `the enumerations are those of the metamodel`() {
         for (enum in Project.metamodel.objects("enums")) {
             val leaf = leaves.getValue("pheby.protocol.${enum.text("name")}")
