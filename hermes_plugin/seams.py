@@ -296,7 +296,7 @@ PARTS: Final = (
     ),
     Part(
         "where the sessions of a profile are",
-        "each profile is taken to have its own database: on 0.19, in a gateway for several, only what Pheby kept is shown",
+        "each profile is taken to have its own: in a gateway of 0.19 for several only what Pheby has kept is shown",
         (f"{_ADAPTER}_session_store", "gateway.session:SessionStore._db", f"{_SESSIONS}.db_path"),
     ),
     Part(
