@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from pheby_server import Server
 from pheby_server.aiohttp_transport import Listener
 from pheby_server.config import ConfigError
-from pheby_server.logs import log_of
+from pheby_server.logs import kind, log_of
 from pheby_server.logs import secrets as kept_secrets
 from pheby_server.ports import AgentFile, HermesFeatures
 from pheby_server.stores import StoreError, StoreUnavailableError
@@ -90,9 +90,11 @@ class PhebyAdapter(BasePlatformAdapter):
             await self._stop()
             await self._start(self._settings)
         except Exception as failure:
-            log.error("connect.failed", exc_info=failure)
+            place = {"host": self._settings.host, "port": self._settings.port}
+            log.error("connect.failed", extra=place, exc_info=failure)
             await self._stop()
-            self._set_fatal_error("pheby_listen", f"cannot listen: {type(failure).__name__}", retryable=True)
+            why = f"cannot start on {self._settings.host}:{self._settings.port} ({kind(failure)})"
+            self._set_fatal_error("pheby_listen", why, retryable=True)
             return False
         self._mark_connected()
         return True

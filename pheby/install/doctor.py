@@ -189,7 +189,7 @@ def plugin(scene: Scene) -> Iterator[Finding]:
             "plugin-not-connected",
             "error",
             f"The gateway runs, but says of Pheby: {status.platform_state or 'nothing'}.",
-            "hermes gateway restart, then look into the gateway's log",
+            "hermes gateway restart, then look into logs/agent.log of the home",
         )
     else:
         yield Finding("plugin-enabled", "ok", "The gateway runs with Pheby connected.")

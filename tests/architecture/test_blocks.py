@@ -406,7 +406,7 @@ def test_longer_programs_are_files_with_a_test() -> None:
 def test_the_first_page_shows_owners_the_same_commands_as_theirs() -> None:
     """tests/installed types those of the other one, word by word."""
     shown = [
-        [line.partition("#")[0].strip().replace("'.[cli]'", "'pheby[cli]'") for line in block.text.splitlines()]
+        [line.partition("#")[0].strip() for line in block.text.splitlines()]
         for block in BLOCKS
         if block.language == "sh" and block.text.startswith("HERMES_ENV/bin/pip install ") and "pair" in block.text
     ]

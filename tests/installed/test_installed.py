@@ -125,7 +125,7 @@ async def test_a_new_owner_needs_three_commands_of_ours(newcomer: Owner, wheel: 
     home, port = newcomer.home, free_port()
     before = tree(home)
     package, install, restart, _ = (
-        line.replace("HERMES_ENV", str(newcomer.environment.folder)).replace("'pheby[cli]'", f"'{wheel}[cli]'")
+        line.replace("HERMES_ENV", str(newcomer.environment.folder)).replace("'.[cli]'", f"'{wheel}[cli]'")
         for line in quick_start()
     )
     newcomer.types_line(f"{package} --quiet")
@@ -136,7 +136,7 @@ async def test_a_new_owner_needs_three_commands_of_ours(newcomer: Owner, wheel: 
     async with Gateway(newcomer.environment, DemoHome(home, secret_of(home), port)) as gateway:
         await gateway.wait_ready(90)
         secret = secret_of(home)
-        if shutil.which("mvn") is not None:
+        if shutil.which("mvn") is not None or "CI" in os.environ:
             assert await kotlin_says(port, secret, "say hello from afar") == (
                 "Hello from afar! You asked me to say: hello from afar"
             )

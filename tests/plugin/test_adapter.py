@@ -178,7 +178,7 @@ async def test_a_port_in_use_is_tried_again(make: Make, port: int, caplog: pytes
         other.bind(("127.0.0.1", port))
         other.listen()
         assert await adapter.connect() is False
-    assert adapter.fatal == ("pheby_listen", "cannot listen: OSError", True)
+    assert adapter.fatal == ("pheby_listen", f"cannot start on 127.0.0.1:{port} (OSError EADDRINUSE)", True)
     assert await adapter.connect() is True
     assert await health(port) == 200
     assert SECRET not in caplog.text
