@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import socket
 import sys
 import threading
@@ -18,7 +19,9 @@ import pytest
 from pheby_hermes import _hermes
 from pheby_hermes.hooks import HookRelay
 
+from pheby_server.lockout import FREE_FAILURES
 from pheby_server.logs import log_of
+from pheby_server.server import Phase
 from pheby_server.stores import Store, StoreUnavailableError
 from pheby_server.testing import MemoryTransport
 from tests.plugin import fake_hermes
@@ -1026,6 +1029,62 @@ async def test_adapters_of_two_profiles_do_not_take_each_others_turns(make: Make
     assert one._relay.turns.open_turn("100") == "s:s:1"
     assert other._relay.turns.open_turn("100") is None
     assert other._relay.turns.is_ghost("s:s:1")
+
+
+async def test_two_profiles_of_one_process_share_nothing(
+    make: Make, hermes: FakeHermes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-A8, R-M1, R-K1: secrets, lockouts, counters, stores, what is verbose; one stops without the other."""
+    caplog.set_level(logging.INFO)
+    environment = dict(os.environ)
+    profiles: list[tuple[Any, str]] = []
+    for number in range(2):
+        hermes.home, secret = tmp_path / f"profile{number}", f"{number}-{SECRET}"
+        hermes.secrets["PHEBY_SECRET"] = secret
+        profiles.append((make(metrics=True, verbose=number == 0), secret))
+    hermes.secrets.clear()
+    hermes.home = tmp_path / "nobody"
+    for adapter, _ in profiles:
+        assert await adapter.connect() is True
+    (one, first), (other, second) = profiles
+    ids = []
+    for adapter, _ in profiles:
+        client = MemoryTransport(adapter._server)
+        await client.hello()
+        created = await client.request("conversation.create", client_conversation_id="same")
+        listed = await client.request("conversation.list")
+        ids += [found["conversation_id"] for found in listed["conversations"]]
+        assert created["conversation"]["conversation_id"] in ids
+        client.cut()
+    assert len(set(ids)) == 2
+    assert {adapter._server.phase for adapter, _ in profiles} == {Phase.SERVING}
+    for number in range(60):
+        status = await asked(one, second)
+        assert status == (401 if number < FREE_FAILURES else 429)
+    assert await asked(other, first) == 401
+    assert await asked(one, first) == await asked(other, second) == 200
+    counts = [adapter._server.metrics.authentication_failures for adapter, _ in profiles]
+    assert counts == [60, 1]
+    shown = [record for record in caplog.records if getattr(record, "event", "").startswith("frame.")]
+    assert shown
+    assert all(ids[1] not in record.getMessage() for record in shown)
+    assert any(ids[0] in record.getMessage() for record in shown)
+    # What is masked is masked in all lines of the process.
+    log_of("pheby_hermes.test").info("x", extra={"first": first, "second": second})
+    assert SECRET not in caplog.text
+    for number in range(2):
+        assert (tmp_path / f"profile{number}" / "pheby" / "pheby.db").is_file()
+    assert not (tmp_path / "nobody").exists()
+    assert dict(os.environ) == environment
+    await one.disconnect()
+    assert await asked(other, second) == 200
+
+
+async def asked(adapter: Any, secret: str) -> int:
+    """What a client with this secret is answered."""
+    url = f"http://127.0.0.1:{adapter._listener.port}/v1/metrics"
+    async with aiohttp.ClientSession() as http, http.get(url, headers={"Authorization": f"Bearer {secret}"}) as answer:
+        return answer.status
 
 
 async def test_small_questions(make: Make) -> None:
