@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import secrets
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from plain_client import PlainClient
 
+from pheby.demo.home import prepare_home
 from pheby.demo.simulated import SimulatedStack
 from pheby.demo.stack import DemoStack
 
@@ -43,6 +47,43 @@ async def client(stack: Stack) -> AsyncIterator[PlainClient]:
     async with PlainClient(stack.url, stack.secret) as plain:
         await plain.hello()
         yield plain
+
+
+FAULTY: dict[str, Any] = {
+    "plugins": {"enabled": ["pheby", "fault"]},
+    "platforms": {
+        "pheby": {
+            "extra": {
+                "metrics": True,
+                # Short, for what is to happen within them.
+                "limits": {"heartbeat_ms": 4_000, "header_deadline_ms": 2_000, "outbox_bytes": 2_097_152},
+            }
+        }
+    },
+}
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def faulty(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DemoStack | None]:
+    """A gateway of its own, with all secrets and a plugin that brings faults about; None where there is no gateway.
+
+    It has `manage_secret` and `watch_secret`, too.
+    """
+    if isinstance(stack, SimulatedStack) or stack.hermes_defaults:
+        yield None
+        return
+    line = "0.19" if stack.hermes_version.startswith("0.19") else "0.22"
+    folder = tmp_path_factory.mktemp("faulty") / "home"
+    prepare_home(folder, model_url="http://127.0.0.1:1/v1", api_key="none", port=1)
+    plugin = Path(__file__).parent / "fault_plugin"
+    shutil.copytree(plugin, folder / "plugins" / "fault", ignore=shutil.ignore_patterns("__pycache__"))
+    found = DemoStack(line, home=folder, extra_config=FAULTY, progress=lambda _: None)
+    found.manage_secret, found.watch_secret = secrets.token_hex(32), secrets.token_hex(32)
+    others = f"PHEBY_SECRET_MANAGE={found.manage_secret}\nPHEBY_SECRET_READ_ONLY={found.watch_secret}\n"
+    with (folder / ".env").open("a") as file:
+        file.write(others)
+    async with found:
+        yield found
 
 
 _numbers = itertools.count(1)
