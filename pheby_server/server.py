@@ -246,7 +246,18 @@ class Server:
             if session in self._live:
                 session.send_live(notice, encode(notice))
             session.close(CloseCode.GOING_AWAY)
-        await self._until_all_are_gone()
+        try:
+            await self._until_all_are_gone()
+            await self._close()
+        except BaseException:
+            # Cut off: the next server of this process needs the store.
+            self._store.abandon()
+            raise
+        self.phase = Phase.STOPPED
+        log.info("server.stopped")
+
+    async def _close(self) -> None:
+        """End the desks and store everything."""
         for task in self._replays:
             task.cancel()
         await self.conversations.stop()
@@ -258,8 +269,6 @@ class Server:
         with contextlib.suppress(Exception):
             await self._store.transact(close_log())
         await self._store.close()
-        self.phase = Phase.STOPPED
-        log.info("server.stopped")
 
     async def _until_all_are_gone(self) -> None:
         """Returns when they are, soon: whoever does not answer is cut off."""

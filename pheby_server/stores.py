@@ -179,6 +179,12 @@ class Store:
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
+    def abandon(self) -> None:
+        """Close it behind everything asked for before, also where nobody waits for that any more."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.submit(self._close)
+            self._thread.shutdown(wait=False)
+
     async def transact(self, work: Statement[T], *, durable: bool = False) -> T:
         """Run work in one transaction. Durable: it also survives a power cut, not only the death of the process."""
 

@@ -413,6 +413,27 @@ async def test_a_connection_that_was_upgraded_too_late_is_closed_at_once(server:
     assert server.session_count == 0
 
 
+async def test_a_stop_that_is_cut_off_leaves_the_store_to_the_next_server(tmp_path: Path) -> None:
+    """R-M4, L7: Hermes gives a stop five seconds, and may make the next adapter in the same process."""
+    server = unstarted(tmp_path)
+    await server.start()
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    server.runs.stop = hang  # type: ignore[method-assign]
+    stopping = asyncio.create_task(server.stop())
+    await begun.wait()
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    await asyncio.to_thread(server._store._thread.shutdown)
+    following = unstarted(tmp_path)
+    await following.start()
+    await following.stop()
+
+
 async def test_a_server_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
     await unstarted(tmp_path).stop()
 
