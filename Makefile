@@ -147,7 +147,7 @@ CUTTING ?= 20
 proxies: hermes
 	$(BIN)/python -m pytest tests/proxies --cutting $(CUTTING)
 
-# In copies of the environments, beside them; pip may fetch what the wheel needs.
+# In copies of the environments, beside them; pip may fetch what the wheel needs. Where Maven is, the Kotlin client chats, too.
 install-test: hermes
 	$(BIN)/python -m pytest tests/installed
 
