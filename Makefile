@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LINES := simulated 0.19 0.22 0.19-defaults 0.22-defaults
 
-.PHONY: docs pictures release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra seams clean
+.PHONY: docs matrix pictures release help setup hermes demo check schemas test test-unit test-hermes soak bench tools kotlin kotlin-suite node proxies install-test test-extra seams clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test-hermes LINE=0.19    the end-to-end suite on one line (0.19, 0.22, simulated)"
 	@echo "make bench [QUICK=1] [ONLY=x] measurements, as ratios to a peer in the same run"
 	@echo "make soak                     long fault runs: 10,000 schedules; on each line 200 cuts or kills, 1,000 operations"
+	@echo "make matrix                   play every check on every broken server, every scenario on every broken client (half an hour)"
 	@echo "make schemas                  write all generated files again (schemas, Kotlin, vectors, reference)"
 	@echo "make load                     many clients, hostile ones, and what they cost (a minute)"
 	@echo "make kotlin                   compile the Kotlin client, run the vectors on it, and let it chat (Java, Maven)"
@@ -109,6 +110,12 @@ soak: hermes
 
 load: $(VENV)/.made
 	$(BIN)/python -m pytest tests/load
+
+# Which check notices which fault: tests/conformance/matrix.json, which is wanted anew when checks or faults have changed.
+ALONE ?= 6
+matrix: $(VENV)/.made
+	$(BIN)/python tests/conformance/matrix.py --alone $(ALONE)
+	$(BIN)/python -m pytest tests/conformance/test_client_scenarios.py --matrix
 
 soak-schedules: $(VENV)/.made
 	$(BIN)/python -m pytest tests/properties/test_schedules.py --schedules $(SCHEDULES)

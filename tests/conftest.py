@@ -20,14 +20,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=12, help="how many sends are cut or killed on each line")
     parser.addoption("--operations", type=int, default=60, help="what two devices do together on each line")
     parser.addoption("--cutting", type=int, default=20, help="for how many seconds a line is cut again and again")
-    parser.addoption("--matrix", action="store_true", help="run the conformance suite on each broken peer by itself")
+    parser.addoption("--matrix", action="store_true", help="play every scenario on every broken client")
     parser.addoption("--record", action="store_true", help="write the stored sequences of the scenarios anew")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    lines = metafunc.config.getoption("--line") or ["simulated"]
     if "stack" in metafunc.fixturenames:
-        lines = metafunc.config.getoption("--line") or ["simulated"]
         metafunc.parametrize("stack", lines, indirect=True, scope="session")
+    if "own_stack" in metafunc.fixturenames:
+        metafunc.parametrize("own_stack", lines, indirect=True)
 
 
 @pytest.fixture(autouse=True)

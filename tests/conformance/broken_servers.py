@@ -351,7 +351,10 @@ PEERS["impatient"] = Peer(name="impatient", caught=("frames/ten-undecodable",), 
 
 @peer("down", "frames/many-at-once")
 def an_answer_is_lost(frame: Frame, link: Link) -> Iterable[Frame]:
-    if frame["type"] != "pong" or len(link.asked) < 40 or link.memory.setdefault("lost", frame["id"]) != frame["id"]:
+    is_many = len(link.asked) > 40 and any(
+        asked.get("type") == "conversation.teleport" for asked in link.asked.values()
+    )
+    if frame["type"] != "pong" or not is_many or link.memory.setdefault("lost", frame["id"]) != frame["id"]:
         yield frame
 
 
@@ -567,12 +570,20 @@ drops("no_text_so_far", "message.replaced", "sync/streaming", lambda _, link: no
 
 @peer("down", "sync/events-before-result.create")
 def result_first(frame: Frame, link: Link) -> Iterable[Frame]:
-    if frame["type"] == "conversation.created" and link.in_step and _asked(link, "conversation.create"):
-        link.memory["held"] = frame
+    is_it = frame["type"] == "conversation.created" and link.in_step and _asked(link, "conversation.create")
+    yield from _behind("conversation.create.result", is_it, frame, link)
+
+
+def _behind(result: str, is_it: bool, frame: Frame, link: Link) -> Iterable[Frame]:
+    """An event comes behind a result, and all events that follow it behind it, so that their order stays."""
+    held = link.memory.setdefault("held", [])
+    if is_it or (held and "id" not in frame):
+        held.append(frame)
         return
     yield frame
-    if frame["type"] == "conversation.create.result" and "held" in link.memory:
-        yield link.memory.pop("held")
+    if frame["type"] == result:
+        yield from held
+        held.clear()
 
 
 def _asked(link: Link, type_: str) -> bool:
@@ -906,12 +917,8 @@ drops(
 
 @peer("down", "messages/events-before-receipt")
 def receipt_first(frame: Frame, link: Link) -> Iterable[Frame]:
-    if frame["type"] == "message.created" and frame["message"]["text"] == "say early":
-        link.memory["held"] = frame
-        return
-    yield frame
-    if frame["type"] == "message.send.result" and "held" in link.memory:
-        yield link.memory.pop("held")
+    is_it = frame["type"] == "message.created" and frame["message"]["text"] == "say early" and _typed(link)
+    yield from _behind("message.send.result", bool(is_it), frame, link)
 
 
 @peer("down", "messages/round-trip")
@@ -1098,7 +1105,7 @@ def as_it_was(frame: Frame, link: Link) -> None:
 def the_first_one(frame: Frame, link: Link) -> None:
     question = link.questions.get(frame["clarification_id"], {})
     green = [choice["choice_id"] for choice in question.get("choices", ()) if choice["label"] == "green"]
-    if frame.get("choice_ids") == green and len(question["choices"]) == 2:
+    if green and frame.get("choice_ids") == green and len(question["choices"]) == 2:
         frame["choice_ids"] = [question["choices"][0]["choice_id"]]
 
 

@@ -6,12 +6,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from broken_servers import PEERS
 from good_server import GoodServer, good_server
 
 
@@ -20,8 +18,3 @@ async def server() -> AsyncIterator[GoodServer]:
     """The server that is right."""
     async with good_server() as found:
         yield found
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "lone_peer" in metafunc.fixturenames:
-        metafunc.parametrize("lone_peer", PEERS if metafunc.config.getoption("--matrix") else [])
