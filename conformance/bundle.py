@@ -7,7 +7,7 @@ import json
 import posixpath
 import re
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -22,6 +22,8 @@ from .scenarios import scenario_files, scenarios
 
 FOLDER: Final = "conformance"
 REQUIREMENTS: Final = f"{FOLDER}/requirements/v1.json"
+HOLDING: Final = f"{FOLDER}/requirements/v1-held.json"
+"""What holds each rule. It is not frozen: checks may be added."""
 MANIFEST: Final = f"{FOLDER}/manifest.json"
 SCENARIOS: Final = f"{FOLDER}/transcripts/client"
 GENERATED_FOLDERS: Final = (SCENARIOS,)
@@ -36,26 +38,53 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 def generated(folder: Path, files: dict[str, str]) -> dict[str, str]:
     """The suite's generated files for a checkout, by path. `files` are those that the protocol generates."""
+    found = read_pages(folder) or list(rules().values())
     own = {f"{SCENARIOS}/{name}": text for name, text in scenario_files().items()}
-    own[REQUIREMENTS] = _requirements(read_pages(folder) or list(rules().values()))
+    own[REQUIREMENTS] = _json({"protocol_version": 1, "requirements": [attrs.asdict(rule) for rule in found]})
+    own[HOLDING] = _holding(found)
+    own |= _with_frozen_vectors(folder, files)
     data = _data_files(folder) | {name: text for name, text in {**files, **own}.items() if _is_data(name)}
     own[MANIFEST] = _json(_manifest(data, _frozen(folder)))
     return own
 
 
-def broken_promises(folder: Path) -> list[str]:
-    """Files of a frozen version that are no longer what they were."""
+def broken_promises(folder: Path, files: Mapping[str, str] | None = None) -> list[str]:
+    """Files of a frozen version that are no longer what they were: as stored, or as they would be written."""
     found = []
     for version, row in _frozen(folder).items():
         for name, checksum in row["files"].items():
-            file = folder / FOLDER / name
-            if not file.is_file() or _checksum(file.read_text(encoding="utf-8")) != checksum:
-                found.append(f"{FOLDER}/{name} (version {version})")
+            path = f"{FOLDER}/{name}"
+            # What is not generated is as it is stored.
+            text = (files or {}).get(path) or _stored(folder, path)
+            if text is None or _checksum(text) != checksum:
+                found.append(f"{path} (version {version})")
     return found
 
 
-def _requirements(found: list[Rule]) -> str:
-    """The rules, each with what holds it."""
+def _stored(folder: Path, path: str) -> str | None:
+    file = folder / path
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+def _with_frozen_vectors(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Frozen vectors as they are; what is generated anew beside them goes into a file of its own."""
+    found = {}
+    for row in _frozen(folder).values():
+        for path in (f"{FOLDER}/{name}" for name in row["files"] if name.startswith("vectors/")):
+            frozen = _stored(folder, path)
+            if frozen is None or files.get(path, frozen) == frozen:
+                continue
+            old = {vector["id"]: vector for vector in json.loads(frozen)["vectors"]}
+            more = [vector for vector in json.loads(files[path])["vectors"] if vector != old.get(vector["id"])]
+            for vector in more:
+                vector["id"] += "/added" if vector["id"] in old else ""
+            found[path] = frozen
+            found |= {path.replace(".json", "-added.json"): _json({"vectors": more})} if more else {}
+    return found
+
+
+def _holding(found: list[Rule]) -> str:
+    """What holds each rule, or why nothing does."""
     held: dict[str, dict[str, list[str]]] = {rule.id: {"server": [], "client": []} for rule in found}
     for check in CHECKS.values():
         for name in check.rules:
@@ -63,12 +92,12 @@ def _requirements(found: list[Rule]) -> str:
     for scenario in scenarios().values():
         for name in scenario["rules"]:
             held[name]["client"].append(scenario["id"])
-    rows = []
+    rows = {}
     for rule in found:
         reasons = {side: reason[rule.id] for side, reason in NOT_CHECKED.items() if rule.id in reason}
         checked = {side: names for side, names in held[rule.id].items() if names}
-        rows.append(attrs.asdict(rule) | {"checks": checked} | ({"not_checked": reasons} if reasons else {}))
-    return _json({"protocol_version": 1, "requirements": rows})
+        rows[rule.id] = {"checks": checked} | ({"not_checked": reasons} if reasons else {})
+    return _json({"protocol_version": 1, "held": rows})
 
 
 def _is_data(name: str) -> bool:
@@ -95,9 +124,12 @@ def _frozen(folder: Path) -> dict[str, Any]:
 
 
 def _manifest(data: dict[str, str], frozen: dict[str, Any]) -> dict[str, Any]:
-    files = {name.removeprefix(f"{FOLDER}/"): _checksum(text) for name, text in sorted(data.items())}
-    row = {"status": "draft", "checks": len(CHECKS), "scenarios": len(scenarios()), "files": files}
-    return {"suite": SUITE, "versions": {"1": row} | frozen}
+    files = {name.removeprefix(f"{FOLDER}/"): _checksum(text) for name, text in sorted(data.items()) if name != HOLDING}
+    old = {name for row in frozen.values() for name in row["files"]}
+    rows = {name: {"status": "frozen", "files": row["files"]} for name, row in frozen.items()}
+    rows = rows or {"1": {"status": "draft", "files": files}}
+    added = {name: checksum for name, checksum in files.items() if name not in old} if frozen else {}
+    return {"suite": SUITE, "checks": len(CHECKS), "scenarios": len(scenarios()), "versions": rows, "added": added}
 
 
 def _checksum(text: str) -> str:

@@ -44,10 +44,11 @@ def read_pages(folder: Path) -> list[Rule]:
 
 
 def requirements() -> list[dict[str, Any]]:
-    """The stored rules as they are stored: with what holds them."""
-    text = resources.files(__package__).joinpath("requirements/v1.json").read_text(encoding="utf-8")
-    found: list[dict[str, Any]] = json.loads(text)["requirements"]
-    return found
+    """The stored rules, each with the checks that hold it, or why there is none."""
+    folder = resources.files(__package__).joinpath("requirements")
+    found: list[dict[str, Any]] = json.loads(folder.joinpath("v1.json").read_text(encoding="utf-8"))["requirements"]
+    held = json.loads(folder.joinpath("v1-held.json").read_text(encoding="utf-8"))["held"]
+    return [row | held.get(row["id"], {"checks": {}}) for row in found]
 
 
 @cache

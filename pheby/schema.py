@@ -36,6 +36,8 @@ def _files(folder: Path) -> dict[str, str]:
 
 def _export(args: argparse.Namespace) -> int:
     files = _files(args.folder)
+    if _breaks_a_promise(args.folder, files):
+        return 1
     for stale in _stale(args.folder, files):
         (args.folder / stale).unlink()
     for name, text in files.items():
@@ -48,13 +50,9 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from pheby_conformance.bundle import broken_promises
-
-    promises = broken_promises(args.folder)
-    if promises:
-        print("\n".join(f"frozen, and changed: {name}" for name in promises), file=sys.stderr)
-        return 1
     files = _files(args.folder)
+    if _breaks_a_promise(args.folder) or _breaks_a_promise(args.folder, files):
+        return 1
     wrong = [f"stale: {name}" for name in _stale(args.folder, files)]
     for name, text in files.items():
         path = args.folder / name
@@ -67,6 +65,17 @@ def _check(args: argparse.Namespace) -> int:
     print("\n".join(wrong), file=sys.stderr)
     print(f"The generated files do not match the classes. Run: pheby schema export {args.folder}", file=sys.stderr)
     return 1
+
+
+def _breaks_a_promise(folder: Path, files: dict[str, str] | None = None) -> bool:
+    """Whether what is frozen is not as it was, as stored or as it would be written; that is told."""
+    from pheby_conformance.bundle import broken_promises
+
+    promises = broken_promises(folder, files)
+    if promises:
+        print("\n".join(f"frozen, and changed: {name}" for name in promises), file=sys.stderr)
+        print("What was frozen with a version stays as it is; see docs/adr/0010-frozen-versions.md.", file=sys.stderr)
+    return bool(promises)
 
 
 def _stale(folder: Path, files: dict[str, str]) -> list[str]:

@@ -49,6 +49,7 @@ def test_every_rule_is_held_or_it_is_said_why_not(side: str) -> None:
 
 
 def test_the_stored_rules_name_what_holds_them() -> None:
+    assert {row["id"] for row in requirements()} == rules().keys()
     for row in requirements():
         assert row["checks"] or row["not_checked"], row["id"]
         for side, names in row["checks"].items():
@@ -277,5 +278,59 @@ def test_a_frozen_version_cannot_change(tmp_path: Path, capsys: pytest.CaptureFi
     changed.write_text(changed.read_text() + " ")
     capsys.readouterr()
     assert main(["schema", "check", str(tmp_path)]) == 1
-    assert "frozen, and changed: conformance/vectors/run.json" in capsys.readouterr().err
-    assert bundle.generated(tmp_path, generated_files())[bundle.MANIFEST] == frozen
+    told = capsys.readouterr().err
+    assert "frozen, and changed: conformance/vectors/run.json" in told
+    assert "docs/adr/0010-frozen-versions.md" in told
+    assert main(["schema", "export", str(tmp_path)]) == 1
+    assert changed.read_text().endswith(" ")
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Path:
+    """A checkout whose version 1 is frozen."""
+    assert main(["schema", "export", str(tmp_path)]) == 0
+    file = tmp_path / bundle.MANIFEST
+    manifest = json.loads(file.read_text())
+    manifest["versions"]["1"]["status"] = "frozen"
+    file.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    return tmp_path
+
+
+def test_to_a_frozen_version_a_file_can_be_added(frozen: Path) -> None:
+    """R-J3, R-J4: it is listed as added, and what is frozen stays."""
+    before = json.loads((frozen / bundle.MANIFEST).read_text())
+    assert before["added"] == {}
+    (frozen / "conformance/transcripts/runs").mkdir(exist_ok=True)
+    (frozen / "conformance/transcripts/runs/new.json").write_text("{}")
+    assert main(["schema", "export", str(frozen)]) == 0
+    after = json.loads((frozen / bundle.MANIFEST).read_text())
+    assert list(after["added"]) == ["transcripts/runs/new.json"]
+    assert after["versions"] == before["versions"]
+    assert main(["schema", "check", str(frozen)]) == 0
+
+
+def test_to_a_frozen_version_a_message_can_be_added(frozen: Path) -> None:
+    """R-J3: its vectors go into a file of their own, and so do those that have changed."""
+    files = generated_files()
+    name = "conformance/vectors/run.json"
+    vectors_now = json.loads(files[name])
+    first = vectors_now["vectors"][0]
+    vectors_now["vectors"][0] = first | {"wire": "{}"}
+    vectors_now["vectors"].append(first | {"id": "run.paint/example/full"})
+    found = bundle.generated(frozen, {**files, name: json.dumps(vectors_now)})
+    assert found[name] == (frozen / name).read_text()
+    added = json.loads(found["conformance/vectors/run-added.json"])["vectors"]
+    assert [vector["id"] for vector in added] == [f"{first['id']}/added", "run.paint/example/full"]
+    assert list(json.loads(found[bundle.MANIFEST])["added"]) == ["vectors/run-added.json"]
+
+
+def test_the_words_of_a_frozen_rule_cannot_change(frozen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R-J3, R-J4: neither may a rule be added: whoever was right before would be wrong."""
+    pages = frozen / "docs/protocol"
+    for page in (ROOT / "docs/protocol").glob("*.md"):
+        (pages / page.name).write_text(page.read_text())
+    assert main(["schema", "check", str(frozen)]) == 0
+    page = pages / "conversations.md"
+    page.write_text(page.read_text() + f"- **P-CONV-{99}** MUST (client; R-B2): be another one.\n")
+    assert main(["schema", "check", str(frozen)]) == 1
+    assert f"frozen, and changed: {bundle.REQUIREMENTS}" in capsys.readouterr().err
