@@ -7,6 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,12 @@ from pheby.demo.stack import DemoStack
 Stack = SimulatedStack | DemoStack
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
-    """The server under test: a simulated one, or a real gateway of one Hermes line.
+@asynccontextmanager
+async def running(line: str) -> AsyncIterator[Stack]:
+    """A simulated server, or a real gateway of one Hermes line.
 
     With Hermes's default display settings the plugin is found by its entry point alone, else by its folder too.
     """
-    line: str = request.param
     if line == "simulated":
         async with SimulatedStack() as simulated:
             yield simulated
@@ -39,6 +39,20 @@ async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
     options = {"hermes_defaults": True, "plugin": "entry_point"} if variant else {}
     async with DemoStack(name, progress=lambda _: None, **options) as real:  # type: ignore[arg-type]
         yield real
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
+    """The server under test, one for all tests."""
+    async with running(request.param) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def own_stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
+    """A server for one test, which does to it what others must not find."""
+    async with running(request.param) as found:
+        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="session")
