@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib import resources
 from typing import Any
@@ -40,6 +40,9 @@ Start = Callable[[str, Mapping[str, str]], AbstractAsyncContextManager[Peer]]
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_MESSAGE = 2**24
 _POLL_SECONDS = 0.05
+_NEEDS_NOBODY = ("wait_ms", "no_connect_ms", "unique", "frames", "mark", "elapsed", "offer", "cut", "close", "restart")
+"""Steps that a client may have ended before, and be right."""
+_MOST_DIFFERENCES = 8
 
 
 def stored_scenarios() -> list[Json]:
@@ -239,9 +242,25 @@ class Stage:
     # Steps
 
     async def take(self, step: Json) -> None:
-        """Do one step."""
+        """Do one step. A client that ends by itself meanwhile has failed, where the step needs one."""
         name = next(iter(step))
-        await getattr(self, f"_do_{name}")(step)
+        doing = asyncio.ensure_future(getattr(self, f"_do_{name}")(step))
+        ending = asyncio.ensure_future(self._is_gone(name))
+        try:
+            await asyncio.wait([doing, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise ConformanceError(ending.result())
+            doing.result()
+        finally:
+            for task in (doing, ending):
+                task.cancel()
+            await asyncio.wait([doing, ending])
+
+    async def _is_gone(self, step: str) -> str:
+        if self.peer is None or step in _NEEDS_NOBODY:
+            await asyncio.Event().wait()
+        assert self.peer is not None
+        return await self.peer.ended()
 
     async def _attempt(self, within: float) -> _Attempt:
         try:
@@ -426,9 +445,7 @@ class Stage:
             if told.get("digest") == step["digest"]:
                 return
             if time.monotonic() > end:
-                shown = f": {json.dumps(told['state'], ensure_ascii=False)}" if "state" in told else ""
-                wanted = json.dumps(step["state"], ensure_ascii=False)
-                raise ConformanceError(f"what is shown has the digest {told.get('digest')}{shown}\ninstead of {wanted}")
+                raise ConformanceError(otherwise(step, told))
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _do_wait_ms(self, step: Json) -> None:
@@ -468,3 +485,31 @@ class Stage:
                 await self._pinged.wait()
         except TimeoutError:
             raise ConformanceError("there was no ping") from None
+
+
+def otherwise(wanted: Json, told: Json) -> str:
+    """How what a client shows differs from what it must show; the digests alone where it tells no more."""
+    digests = f"the digest is {told.get('digest')!r} instead of {wanted['digest']!r}"
+    if "state" not in told:
+        return f"what is shown is another: {digests}"
+    found = list(_differences(wanted["state"], told["state"]))
+    if not found:
+        return f"the state is right, and its JSON is not as the digest wants it: {digests}"
+    left = [f"and {len(found) - _MOST_DIFFERENCES} more"] if len(found) > _MOST_DIFFERENCES else []
+    return "\n".join(["what is shown is another:", *found[:_MOST_DIFFERENCES], *left])
+
+
+def _differences(wanted: Any, got: Any, path: str = "") -> Iterator[str]:
+    """Where two JSON values differ, one line each."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for name in sorted(wanted.keys() | got.keys()):
+            yield from _differences(wanted.get(name, _NOTHING), got.get(name, _NOTHING), f"{path}.{name}".lstrip("."))
+    elif type(wanted) is not type(got) or wanted != got:
+        yield f"{path}: wanted {_told(wanted)}, got {_told(got)}"
+
+
+_NOTHING = object()
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is _NOTHING else json.dumps(value, ensure_ascii=False)

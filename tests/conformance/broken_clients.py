@@ -497,7 +497,7 @@ def start(cls: type[Any]) -> Any:
         client = cls(url, env["PHEBY_SECRET"])
         serving = asyncio.create_task(right.serve(client, lines, told.put_nowait))
         try:
-            yield _InProcess(lines, told)
+            yield _InProcess(lines, told, serving)
         finally:
             lines.feed_eof()
             await serving
@@ -506,8 +506,8 @@ def start(cls: type[Any]) -> Any:
 
 
 class _InProcess:
-    def __init__(self, lines: asyncio.StreamReader, told: asyncio.Queue[str]) -> None:
-        self._lines, self._told = lines, told
+    def __init__(self, lines: asyncio.StreamReader, told: asyncio.Queue[str], serving: asyncio.Task[None]) -> None:
+        self._lines, self._told, self._serving = lines, told, serving
 
     async def tell(self, line: dict[str, Any]) -> None:
         self._lines.feed_data(json.dumps(line).encode() + b"\n")
@@ -516,3 +516,7 @@ class _InProcess:
         async with asyncio.timeout(patience):
             found: dict[str, Any] = json.loads(await self._told.get())
         return found
+
+    async def ended(self) -> str:
+        await asyncio.wait([self._serving])
+        return "it has ended by itself"

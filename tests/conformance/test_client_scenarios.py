@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import broken_clients
 import pytest
 from broken_clients import CLIENTS, BrokenClient, RightClient, start
-from pheby_conformance.client import check_client, stored_scenarios
+from pheby_conformance.check import ConformanceError
+from pheby_conformance.client import Stage, check_client, otherwise, stored_scenarios
 from pheby_conformance.process import process_peer
 from pheby_conformance.report import Report, Verdict
 
@@ -88,6 +91,46 @@ async def test_a_command_that_cannot_be_started_is_a_failure() -> None:
     assert list(failed(report)) == ["connect/secret"]
     assert "prerequisite" in failed(report)["connect/secret"]
     assert report.exit_code == 1
+
+
+CRASHES = "raise SystemExit('no such module')"
+
+
+async def played(program: str, *steps: dict[str, Any], patience: float) -> None:
+    """Take steps of a scenario with a program as the client."""
+    async with process_peer(f"{sys.executable} -c {shlex.quote(program)}") as peer:
+        stage = Stage({"steps": list(steps)}, patience)
+        stage.peer = peer
+        for step in steps:
+            await stage.take(step)
+
+
+async def test_a_client_that_crashes_is_told_at_once_and_how() -> None:
+    """R-J4: with the end of its error output, long before its time is over."""
+    with pytest.raises(ConformanceError, match=r"ended by itself \(1\)\n\| no such module$"):
+        async with asyncio.timeout(60):
+            await played(CRASHES, {"connect": {}}, patience=600)
+
+
+async def test_a_client_may_end_where_nothing_is_wanted_of_it() -> None:
+    """R-J4: after 4401, say."""
+    await played(CRASHES, {"no_connect_ms": 1_000}, patience=600)
+
+
+def test_what_is_shown_otherwise_is_told_by_its_place() -> None:
+    """R-J4: and by the digests where a client tells no more."""
+    wanted = {"digest": "1", "state": {"cursor": 4, "epoch": "e_1", "messages": {}}}
+    digests = "the digest is '0' instead of '1'"
+    assert otherwise(wanted, {"digest": "0"}) == f"what is shown is another: {digests}"
+    found = {"cursor": 5, "epoch": "e_1", "more": {"x": 1}}
+    assert otherwise(wanted, {"digest": "0", "state": found}).splitlines() == [
+        "what is shown is another:",
+        "cursor: wanted 4, got 5",
+        "messages: wanted {}, got nothing",
+        'more: wanted nothing, got {"x": 1}',
+    ]
+    right = otherwise(wanted, {"digest": "0", "state": wanted["state"]})
+    assert right == f"the state is right, and its JSON is not as the digest wants it: {digests}"
 
 
 def test_every_scenario_has_a_form() -> None:
