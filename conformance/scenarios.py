@@ -22,6 +22,7 @@ _ANY: Final = {"$any": "identifier"}
 _SILENCE: Final = 700
 _TEXT: Final = 'Größe 漢字 😀 \u200d "quoted"\n'
 _EPOCH: Final = "e_1"
+_WIDTH: Final = 120
 
 FILE: Final = b"0123456789" * 100
 """The file of the scenarios."""
@@ -36,10 +37,22 @@ def scenarios() -> dict[str, Json]:
 
 def scenario_files() -> dict[str, str]:
     """File name to content, as it is stored."""
-    return {
-        f"{name.replace('/', '-')}.json": json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        for name, found in scenarios().items()
-    }
+    return {f"{name.replace('/', '-')}.json": f"{_as_text(found)}\n" for name, found in scenarios().items()}
+
+
+def _as_text(value: Any, indent: str = "") -> str:
+    """JSON for people: a step or an object on one line where it fits, else as many fields a line as fit."""
+    short = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(short) <= _WIDTH or not value or not isinstance(value, dict | list):
+        return short
+    deeper = f"{indent}  "
+    if isinstance(value, list):
+        return f"[\n{deeper}" + f",\n{deeper}".join(_as_text(item, deeper) for item in value) + f"\n{indent}]"
+    lines = [""]
+    for item in (f"{json.dumps(key, ensure_ascii=False)}: {_as_text(found, deeper)}" for key, found in value.items()):
+        fits = "\n" not in lines[-1] + item and len(f"{deeper}{lines[-1]}, {item}") < _WIDTH
+        lines[-1:] = [f"{lines[-1]}, {item}" if lines[-1] else item] if fits or not lines[-1] else [lines[-1], item]
+    return f"{{\n{deeper}" + f",\n{deeper}".join(lines) + f"\n{indent}}}"
 
 
 def _written(name: str, rules: tuple[str, ...], write: Callable[[_Script], None]) -> Json:
