@@ -7,6 +7,9 @@ import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.launch
+import kotlinx.serialization.json.JsonPrimitive
+import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Test
 import org.junit.jupiter.api.io.TempDir
@@ -45,6 +48,13 @@ fun kindOf(text: String): String = when (val frame = PhebyJson.decodeServerFrame
     is SyncCompleted -> "in step"
     is Batch -> "each of ${frame.events.size} as if it had come alone"
     is UnknownServerFrame -> "of a later version: skip, but move the cursor"
+}
+
+/** Address and secret from a code that `pheby pair` shows; null for a code of anything else. */
+fun paired(code: String): Pair<String, String>? {
+    val found = runCatching { PhebyJson.json.parseToJsonElement(code).jsonObject }.getOrNull() ?: return null
+    if (found["pheby"] != JsonPrimitive(1)) return null
+    return found.getValue("url").jsonPrimitive.content to found.getValue("secret").jsonPrimitive.content
 }
 
 /** What stands above every screen: nothing while the client is in step. */
@@ -164,6 +174,12 @@ class ExampleTest {
         val stored = FileStorage(folder).load()
         assertEquals(listOf(words[0].copy(askOwner = true)), stored.outbox)
         assertEquals(client.state.value.digest(), stored.state.digest())
+    }
+
+    @Test
+    fun `a code to scan has address and secret`() {
+        assertEquals("wss://h.example/v1/ws" to "s", paired("""{"pheby":1,"url":"wss://h.example/v1/ws","secret":"s"}"""))
+        for (other in listOf("https://h.example", "[1]", "{}", """{"pheby":2}""")) assertEquals(null, paired(other), other)
     }
 
     @Test
