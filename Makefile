@@ -67,7 +67,7 @@ test: hermes
 EITHER_WAY := conformance documented_commands faults faults_access faults_canary malformed profiles seeded store_faults two_clients
 
 $(E2E): e2e-%:
-	$(BIN)/python -m pytest tests/e2e $(if $(findstring defaults,$*),$(EITHER_WAY:%=--ignore tests/e2e/test_%.py),tests/seams) --line $*
+	$(BIN)/python -m pytest tests/e2e $(if $(findstring defaults,$*),$(EITHER_WAY:%=--ignore tests/e2e/test_%.py),$(if $(filter simulated,$*),,tests/seams)) --line $*
 
 test-unit: $(VENV)/.made
 	$(BIN)/python -m pytest --ignore tests/e2e
