@@ -30,7 +30,7 @@ class Gate:
         self._seconds = seconds
         self._most = most
         self._waiting: dict[asyncio.Transport, _Waiting] = {}
-        self._hearing: dict[asyncio.Transport, Callable[[], None]] = {}
+        self._hearing: dict[asyncio.Transport, Callable[[int], None]] = {}
         self._held = 0
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class Gate:
         waiting = self._waiting.get(transport)
         if waiting is None:
             if (heard := self._hearing.get(transport)) is not None:
-                heard()
+                heard(size)
             return
         waiting.held += size
         self._held += size
@@ -78,8 +78,8 @@ class Gate:
                 self.wait(transport)
 
     @contextmanager
-    def hearing(self, transport: asyncio.Transport, heard: Callable[[], None]) -> Iterator[None]:
-        """Whatever comes from there meanwhile is told."""
+    def hearing(self, transport: asyncio.Transport, heard: Callable[[int], None]) -> Iterator[None]:
+        """How many bytes come from there meanwhile is told."""
         self._hearing[transport] = heard
         try:
             yield

@@ -22,6 +22,7 @@ from .attachments import Downloads
 from .client_address import Network, client_address, networks
 from .gate import Gate
 from .responses import locked_out, refusal, unauthorized, unavailable
+from .unfinished import Unfinished
 from .websocket import serve_socket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -70,6 +71,7 @@ class Listener:
         self._sockets: asyncio.Server | None = None
         self._downloads = Downloads(lambda: server.attachments, server.clock.now_ms, server.metrics)
         self._gate = Gate(server.config.header_deadline_ms / 1_000, server.config.max_pending_connections)
+        self._unfinished = Unfinished()
         self._lockout = Lockout(server.clock.monotonic)
         self._connected = 0
 
@@ -204,7 +206,7 @@ class Listener:
             return unavailable(_FULL_SECONDS)
         self._connected += 1
         try:
-            return await serve_socket(self._server, credential, request, self._gate)
+            return await serve_socket(self._server, credential, request, self._gate, self._unfinished)
         finally:
             self._connected -= 1
 

@@ -16,13 +16,17 @@ from pheby_server.session import Session
 
 from .gate import Gate
 from .pulse import Pulse
+from .unfinished import Incoming, Unfinished
 
 log = log_of(__name__)
 
 _CLOSE_SECONDS = 2.0
+_CONTENTS = frozenset({WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG})
 
 
-async def serve_socket(server: Server, credential: Credential, request: web.Request, gate: Gate) -> web.StreamResponse:
+async def serve_socket(
+    server: Server, credential: Credential, request: web.Request, gate: Gate, unfinished: Unfinished
+) -> web.StreamResponse:
     """Upgrade and serve until either side closes."""
     config = server.config
     socket = web.WebSocketResponse(
@@ -41,8 +45,14 @@ async def serve_socket(server: Server, credential: Credential, request: web.Requ
         if transport is not None:
             session.abort = transport.abort
             pulse = Pulse(config.heartbeat_ms / 1_000, socket.ping, transport.abort)
-            with pulse, gate.hearing(transport, pulse.heard):
-                await _read(socket, session)
+            with pulse, unfinished.of(transport.abort) as incoming:
+
+                def heard(size: int) -> None:
+                    pulse.heard()
+                    incoming.came(size)
+
+                with gate.hearing(transport, heard):
+                    await _read(socket, session, incoming)
     finally:
         session.lost()
         writer.cancel()
@@ -52,8 +62,10 @@ async def serve_socket(server: Server, credential: Credential, request: web.Requ
     return socket
 
 
-async def _read(socket: web.WebSocketResponse, session: Session) -> None:
+async def _read(socket: web.WebSocketResponse, session: Session, incoming: Incoming) -> None:
     async for message in socket:
+        if message.type in _CONTENTS:
+            incoming.read(message.data)
         if message.type is WSMsgType.TEXT:
             session.receive_text(message.data)
         elif message.type is WSMsgType.BINARY:

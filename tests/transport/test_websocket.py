@@ -18,6 +18,7 @@ from aiohttp import web
 from pheby_protocol.messages.message import Origin
 from pheby_server import server as server_module
 from pheby_server.aiohttp_transport import websocket
+from pheby_server.aiohttp_transport.unfinished import Unfinished
 from pheby_server.ports import Outcome, RunResult
 from tests.transport.rig import CLOSE, NAME, PING, TEXT, Rig, rigged
 
@@ -246,6 +247,37 @@ async def test_what_comes_behind_the_close_is_not_kept(tmp_path: Path) -> None:
         await rig.sessions(0)
         gc.collect()
         assert [found for found in gc.get_objects() if isinstance(found, web.WebSocketResponse)] == []
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+async def test_messages_that_never_end_are_bounded_together(tmp_path: Path, pieces: int) -> None:
+    """K5, R-M2: who began first goes, also where it answers pings; whoever sends whole messages is left alone."""
+    async with rigged(tmp_path) as rig:
+        unfinished = rig.listener._unfinished = Unfinished(500_000)
+        whole = await rig.peer("whole")
+        many = []
+        for number in range(4):
+            raw = await rig.raw()
+            raw.hello(f"raw{number}")
+            await raw.until_text("sync.completed")
+            for piece in range(pieces):
+                raw.frame(0 if piece else TEXT, b"x" * (200_000 // pieces), final=False)
+            raw.frame(PING, b"here")
+            await raw.writer.drain()
+            many.append(raw)
+            for text in ("x" * 90_000, "ü" * 40_000):
+                await whole.send(type="ping", id="ping", more=text)
+                await whole.until("pong")
+        # One too many each time: those that began first.
+        await rig.sessions(3)
+        for raw in many[2:]:
+            assert await raw.read() == (10, b"here")
+        assert 390_000 < unfinished._bytes < 500_000
+        for raw in many:
+            await raw.cut()
+        await rig.sessions(1)
+        assert unfinished._bytes == 0
+        await whole.ping()
 
 
 async def test_a_loop_that_stands_still_drops_nobody(tmp_path: Path) -> None:
