@@ -138,6 +138,10 @@ class Session:
         """Take a WebSocket ping; whether it is to be answered."""
         return self._came() is Verdict.SERVE
 
+    def receive_pong(self) -> None:
+        """Take a WebSocket pong: the answer to a ping, or one of a flood."""
+        self._came()
+
     def receive_binary(self) -> None:
         """Take a binary frame: the protocol has none."""
         self.close(CloseCode.UNSUPPORTED_DATA)

@@ -26,7 +26,7 @@ from pheby_server.testing import TEST_SECRET
 
 HOST = "127.0.0.1"
 NAME = ConversationId("conv_1")
-TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 class Peer:

@@ -20,7 +20,7 @@ from pheby_server.aiohttp_transport import gate as gate_module
 from pheby_server.auth import Authenticator, Credential
 from pheby_server.lockout import FREE_FAILURES
 from pheby_server.testing import TEST_SECRET
-from tests.transport.rig import HOST, PING, TEXT, Rig, rigged
+from tests.transport.rig import HOST, PING, PONG, TEXT, Rig, rigged
 
 RIGHT = {"Authorization": f"Bearer {TEST_SECRET}"}
 WRONG = {"Authorization": f"Bearer wrong-{TEST_SECRET}"}
@@ -415,16 +415,44 @@ async def test_ten_thousand_malformed_frames_are_answered_or_the_connection_clos
         await rig.sessions(1)
 
 
-async def test_a_flood_of_pings_is_a_flood(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opcode", [PING, PONG])
+async def test_a_flood_of_pings_is_a_flood(tmp_path: Path, opcode: int) -> None:
     async with rigged(tmp_path, request_burst=100) as rig:
         raw, other = await rig.raw(), await rig.peer("other")
         raw.hello()
         await raw.until_text("sync.completed")
         for _ in range(1_000):
-            raw.frame(PING, b"")
+            raw.frame(opcode, b"")
         assert await raw.close_code() == 4429
         await raw.cut()
         await other.ping()
+
+
+async def test_the_others_have_their_turn_between_frames_that_came_together(tmp_path: Path) -> None:
+    """R-M2: aiohttp has all of them at once; another client's turn comes before the last of them is read."""
+    async with rigged(tmp_path, request_burst=100_000) as rig:
+        raw, other = await rig.raw(), await rig.peer("other")
+        raw.hello("raw")
+        await raw.until_text("sync.completed")
+        (flooding,) = [found for found in rig.server._live if found.device_id == "raw"]
+        (served,) = [found for found in rig.server._live if found.device_id == "other"]
+        order: list[str] = []
+        flooding.receive_pong = lambda: order.append("flood")  # type: ignore[method-assign]
+        receive = served.receive_text
+
+        def received(text: str) -> None:
+            order.append("other")
+            receive(text)
+
+        served.receive_text = received  # type: ignore[method-assign]
+        for _ in range(10_000):
+            raw.frame(PONG, b"")
+        await other.ping()
+        async with asyncio.timeout(5):
+            while order.count("flood") < 10_000:
+                await asyncio.sleep(0.01)
+        assert order.index("other") < 1_000
+        await raw.cut()
 
 
 async def test_pings_are_answered_with_what_they_carry(rig: Rig) -> None:
