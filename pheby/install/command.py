@@ -228,6 +228,8 @@ def _print_finding(finding: Finding) -> None:
     print(f"{coloured(f'{finding.severity:8}', finding.severity, sys.stdout)}{finding.text}  [{finding.code}]")
     if finding.mend:
         print(f"        -> {finding.mend}")
+    if finding.advice:
+        print(f"        {finding.advice}")
 
 
 def _pair(args: argparse.Namespace) -> int:

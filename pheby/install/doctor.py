@@ -25,7 +25,7 @@ from .errors import InstallError
 from .files import read_text
 from .marker import FOLDER, read_marker
 from .status import Status, look
-from .steps import streams
+from .steps import DEFAULT_PORT, ports_of_others, streams
 from .target import find_python, other_profiles, profile_of
 
 Severity = Literal["ok", "warning", "error"]
@@ -35,6 +35,7 @@ NEWEST_HERMES: Final = (0, 22)
 OLDEST_PYTHON: Final = (3, 11)
 NEWEST_PYTHON: Final = (3, 14)
 GOOD_AIOHTTP: Final = (3, 14, 4)
+_PACKAGE: Final = "pheby[cli]"
 FEW_BYTES: Final = 100 * 2**20
 SCARCE_BYTES: Final = 2**30
 _WEB_SECONDS: Final = 5.0
@@ -50,7 +51,9 @@ class Finding:
     severity: Severity
     text: str
     mend: str = ""
-    """A command, or what to change where."""
+    """The command that mends it, as it is typed into a shell; "" where there is none."""
+    advice: str = ""
+    """What else is to be done, or to be known."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,13 +62,26 @@ class Scene:
 
     home: Path
     status: Status
+    named: Path | None
+    """The Python that the owner named; what he is told to type names it as well."""
     python: Path | None
     probe: dict[str, Any] | None
     """What Hermes's environment says of itself; None if it could not be asked."""
 
     def command(self, words: str) -> str:
         """A command of Pheby's for this home."""
-        return f"pheby {words} --home {shlex.quote(str(self.home))}"
+        command = f"pheby {words} --home {shlex.quote(str(self.home))}"
+        if self.named is None or words.split()[0] not in ("install", "update"):
+            return command
+        return f"{command} --hermes-python {shlex.quote(str(self.named))}"
+
+    def hermes(self, words: str) -> str:
+        """A command of Hermes's for this home."""
+        return f"HERMES_HOME={shlex.quote(str(self.home))} hermes {words}"
+
+    def pip(self, *wanted: str) -> str:
+        """An installation into Hermes's environment."""
+        return shlex.join([str(self.python), "-m", "pip", "install", *wanted])
 
 
 def examine(home: Path, named: Path | None) -> list[Finding]:
@@ -76,7 +92,7 @@ def examine(home: Path, named: Path | None) -> list[Finding]:
     except InstallError:
         python = None
     probe = package.probe(python) if python is not None else None
-    scene = Scene(home=home, status=look(home), python=python, probe=probe)
+    scene = Scene(home=home, status=look(home), named=named, python=python, probe=probe)
     return [finding for check in CHECKS for finding in check(scene)]
 
 
@@ -90,20 +106,26 @@ def hermes(scene: Scene) -> Iterator[Finding]:
             "hermes-missing",
             "error",
             "The Python that runs Hermes was not found.",
-            scene.command("doctor --hermes-python PATH"),
+            advice=f"Say where it is: {scene.command('doctor --hermes-python PATH')}",
         )
         return
     if scene.probe is None:
-        mend = f"{shlex.quote(str(scene.python))} -m pip install 'pheby[cli]=={package.version()}'"
+        mend = scene.pip(package.requirement(None))
         yield Finding("package-missing", "error", f"Pheby does not run with Hermes's Python, {scene.python}.", mend)
         return
     version = scene.probe["hermes"]
     known = _numbers(version)[:2]
     if known < OLDEST_HERMES:
-        yield Finding("hermes-version", "error", f"Hermes {version} is too old; Pheby needs 0.19.", "hermes update")
+        yield Finding(
+            "hermes-version", "error", f"Hermes {version} is too old; Pheby needs 0.19.", scene.hermes("update")
+        )
     elif known > NEWEST_HERMES:
         yield Finding(
-            "hermes-version", "warning", f"Hermes {version} is newer than what Pheby was tried with, 0.19 to 0.22."
+            "hermes-version",
+            "warning",
+            f"Hermes {version} is newer than what Pheby was tried with, 0.19 to 0.22.",
+            scene.pip("--upgrade", _PACKAGE),
+            "It may work all the same.",
         )
     else:
         yield Finding("hermes-version", "ok", f"Hermes {version}")
@@ -111,7 +133,12 @@ def hermes(scene: Scene) -> Iterator[Finding]:
     if OLDEST_PYTHON <= _numbers(python)[:2] <= NEWEST_PYTHON:
         yield Finding("python-version", "ok", f"Python {python}")
     else:
-        yield Finding("python-version", "error", f"Hermes runs on Python {python}; Pheby needs 3.11 to 3.14.")
+        yield Finding(
+            "python-version",
+            "error",
+            f"Hermes runs on Python {python}; Pheby needs 3.11 to 3.14.",
+            advice="Install Hermes anew, on one of these.",
+        )
 
 
 def aiohttp(scene: Scene) -> Iterator[Finding]:
@@ -119,7 +146,7 @@ def aiohttp(scene: Scene) -> Iterator[Finding]:
     if scene.probe is None:
         return
     version = scene.probe["aiohttp"]
-    mend = f"{shlex.quote(str(scene.python))} -m pip install 'aiohttp>=3.14.4,<4'"
+    mend = scene.pip("aiohttp>=3.14.4,<4")
     if version is None:
         yield Finding("aiohttp", "error", "aiohttp is missing from Hermes's environment.", mend)
     elif _numbers(version) < GOOD_AIOHTTP:
@@ -134,7 +161,7 @@ def seams(scene: Scene) -> Iterator[Finding]:
         return
     # An older Pheby there does not say; that it is older is said elsewhere.
     missing = scene.probe.get("missing", [])
-    mend = f"{shlex.quote(str(scene.python))} -m pip install --upgrade 'pheby[cli]'"
+    mend = scene.pip("--upgrade", _PACKAGE)
     for seam in missing:
         if seam["needed"]:
             text = f"This Hermes has no {seam['symbol']}: Pheby cannot start."
@@ -160,7 +187,9 @@ def versions(scene: Scene) -> Iterator[Finding]:
         yield Finding("plugin-missing", "error", "Hermes has no way to find Pheby.", scene.command("install"))
     told = ", ".join(f"{version} in {where}" for where, version in found.items())
     if len(set(found.values())) > 1:
-        yield Finding("stale-copy", "warning", f"Copies of different versions: {told}.", scene.command("update"))
+        # What was put there by hand is not updated, but put in anew.
+        mend = scene.command("update" if read_marker(scene.home) is not None else "install")
+        yield Finding("stale-copy", "warning", f"Copies of different versions: {told}.", mend)
     else:
         yield Finding("versions", "ok", f"Pheby {told}")
 
@@ -183,13 +212,16 @@ def plugin(scene: Scene) -> Iterator[Finding]:
         yield Finding("plugin-disabled", "error", "config.yaml does not enable Pheby.", scene.command("install"))
         return
     if not status.gateway_running:
-        yield Finding("plugin-enabled", "ok", "Pheby is enabled; the gateway is not running.", "hermes gateway run")
+        yield Finding(
+            "plugin-enabled", "ok", "Pheby is enabled; the gateway is not running.", scene.hermes("gateway run")
+        )
     elif status.platform_state != "connected":
         yield Finding(
             "plugin-not-connected",
             "error",
             f"The gateway runs, but says of Pheby: {status.platform_state or 'nothing'}.",
-            "hermes gateway restart, then look into logs/agent.log of the home",
+            scene.hermes("gateway restart"),
+            "If it stays so, logs/agent.log of the home says why.",
         )
     else:
         yield Finding("plugin-enabled", "ok", "The gateway runs with Pheby connected.")
@@ -201,9 +233,11 @@ def settings(scene: Scene) -> Iterator[Finding]:
     elsewhere = ("plugins.enabled", "platforms.pheby is", "platforms.pheby.enabled")
     problems = [each for each in scene.status.problems if not each.startswith(elsewhere)]
     for problem in problems:
-        yield Finding(*_kind(problem), problem, _mend(scene, problem))
+        mend = _mend(scene, problem)
+        yield Finding(*_kind(problem), problem, mend, "" if mend else f"Change it in {scene.home}.")
     for told in scene.status.ignored:
-        yield Finding("setting-unknown", "warning", f"{told}.", f"take it out of {scene.home / 'config.yaml'}")
+        advice = f"If it is none of a newer Hermes, take it out of {scene.home / 'config.yaml'}."
+        yield Finding("setting-unknown", "warning", f"{told}.", advice=advice)
     if not problems:
         yield Finding("settings", "ok", "All settings are valid; the secret is strong.")
 
@@ -213,9 +247,29 @@ def _kind(problem: str) -> tuple[str, Severity]:
 
 
 def _mend(scene: Scene, problem: str) -> str:
-    if problem.split()[0] != "PHEBY_SECRET":
-        return f"change it in {scene.home}"
-    return scene.command("install" if "is not set" in problem else "secret rotate")
+    """The command for a wrong setting; "" for what only the owner can decide."""
+    match problem.split()[0]:
+        case "PHEBY_SECRET":
+            return scene.command("install" if "is not set" in problem else "secret rotate")
+        case "PHEBY_SECRET_PREVIOUS":
+            return scene.command("secret rotate")
+        case "platforms.pheby.extra.port":
+            return _other_port(scene)
+        case "PHEBY_ALLOWED_USERS" if "PHEBY_ALLOWED_USERS" not in env_file.values(_environment(scene)):
+            return scene.command("install")
+    return ""
+
+
+def _environment(scene: Scene) -> str:
+    return read_text(scene.home / ".env") or ""
+
+
+def _other_port(scene: Scene) -> str:
+    """The command for a port that is free here."""
+    host, taken = scene.status.host, ports_of_others(scene.home)
+    ports = (each for each in range(DEFAULT_PORT, 65_536) if each not in taken and gateway.can_listen(host, each))
+    free = next(ports, DEFAULT_PORT)
+    return scene.command(f"install --port {free}")
 
 
 def streaming(scene: Scene) -> Iterator[Finding]:
@@ -229,17 +283,18 @@ def streaming(scene: Scene) -> Iterator[Finding]:
 def port(scene: Scene) -> Iterator[Finding]:
     """The port is free for the gateway, or it is its Pheby that has it."""
     status = scene.status
-    where, other = f"{status.host}:{status.port}", scene.command("install --port N")
+    where = f"{status.host}:{status.port}"
     if status.port == 0:
-        yield Finding("port", "warning", "Port 0 is another port at each start.", _set("port: 8786"))
+        yield Finding("port", "warning", "Port 0 is another port at each start.", _other_port(scene))
     elif status.listening:
         yield Finding("port", "ok", f"Pheby answers on {where}.")
     elif status.answers == "pheby":
-        yield Finding("port", "error", f"On {where} another home's Pheby answers.", other)
+        yield Finding("port", "error", f"On {where} another home's Pheby answers.", _other_port(scene))
     elif status.answers == "other" or not gateway.can_listen(status.host, status.port):
-        yield Finding("port", "error", f"{where} is taken by another program.", other)
+        yield Finding("port", "error", f"{where} is taken by another program.", _other_port(scene))
     elif status.gateway_running:
-        yield Finding("port", "error", f"The gateway runs, but nobody answers on {where}.", "hermes gateway restart")
+        mend = scene.hermes("gateway restart")
+        yield Finding("port", "error", f"The gateway runs, but nobody answers on {where}.", mend)
     else:
         yield Finding("port", "ok", f"{where} is free.")
 
@@ -258,7 +313,7 @@ def profiles(scene: Scene) -> Iterator[Finding]:
                 "profile-port",
                 "error",
                 f"The profile {name} is set to port {scene.status.port}, too.",
-                scene.command("install --port N"),
+                _other_port(scene),
             )
         if own & _secrets(other):
             right = False
@@ -292,7 +347,7 @@ def proxy(scene: Scene) -> Iterator[Finding]:
             "proxy-untrusted",
             "warning",
             "trusted_proxies is empty: behind a proxy all clients have one address, and lock each other out.",
-            _set('trusted_proxies: ["127.0.0.1", "::1"]'),
+            advice='Under platforms.pheby.extra in config.yaml: trusted_proxies: ["127.0.0.1", "::1"]',
         )
     elif any(not _is_single(str(each)) for each in proxies):
         yield Finding(
@@ -307,7 +362,8 @@ def proxy(scene: Scene) -> Iterator[Finding]:
     if problem is None:
         yield Finding("proxy", "ok", f"{public} leads here.")
     else:
-        yield Finding("proxy", "warning", f"{public} does not lead here: {problem}.", "see docs/howto/Caddyfile")
+        advice = "docs/howto/proxy.md has a Caddyfile and an nginx.conf that lead here."
+        yield Finding("proxy", "warning", f"{public} does not lead here: {problem}.", advice=advice)
 
 
 def _is_single(network: str) -> bool:
@@ -357,7 +413,12 @@ def disk(scene: Scene) -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free
     told = f"{free // 2**20} MiB are free where {folder} is."
     if free < SCARCE_BYTES:
-        yield Finding("disk", "error" if free < FEW_BYTES else "warning", told, "make room")
+        yield Finding(
+            "disk",
+            "error" if free < FEW_BYTES else "warning",
+            told,
+            advice="Make room there, or keep it elsewhere: platforms.pheby.extra.storage in config.yaml.",
+        )
     else:
         yield Finding("disk", "ok", told)
 
@@ -373,7 +434,8 @@ def permissions(scene: Scene) -> Iterator[Finding]:
             )
         if file.exists() and not os.access(file, os.R_OK | os.W_OK):
             right = False
-            yield Finding("permissions", "error", f"{file} cannot be read and written.", "run this as Hermes's user")
+            advice = "Run this as the user that runs Hermes, or give the file to that user."
+            yield Finding("permissions", "error", f"{file} cannot be read and written.", advice=advice)
     if right:
         yield Finding("permissions", "ok", ".env and the storage are private.")
 
@@ -381,10 +443,6 @@ def permissions(scene: Scene) -> Iterator[Finding]:
 def _storage(scene: Scene) -> Path:
     named = next((value for name, value in scene.status.settings.items() if name.endswith("extra.storage")), None)
     return Path(str(named)) if named else scene.home / "pheby"
-
-
-def _set(line: str) -> str:
-    return f"under platforms.pheby.extra in config.yaml: {line}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

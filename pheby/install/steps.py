@@ -129,10 +129,15 @@ def plan_install(home: Path, wishes: Wishes) -> Plan:
 
 def _free_port(home: Path) -> int:
     """The first port from the default one on that no other profile of this Hermes is set to."""
+    taken = ports_of_others(home)
+    return next(port for port in itertools.count(DEFAULT_PORT) if port not in taken)
+
+
+def ports_of_others(home: Path) -> set[object]:
+    """The ports that the other profiles of this Hermes are set to."""
     others = [config_check.check(other, {}).settings for other in other_profiles(home)]
     said = [{setting.name: setting.value for setting in settings} for settings in others]
-    taken = {settings.get(f"{SECTION}.port") for settings in said if settings["platforms.pheby.enabled"] is True}
-    return next(port for port in itertools.count(DEFAULT_PORT) if port not in taken)
+    return {settings.get(f"{SECTION}.port") for settings in said if settings["platforms.pheby.enabled"] is True}
 
 
 def _carried_out(marker: Marker | None, config_text: str, env_text: str) -> Marker | None:

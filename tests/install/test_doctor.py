@@ -67,7 +67,7 @@ def test_profiles_have_ports_and_secrets_of_their_own(home: Path, pheby: Pheby, 
         shutil.copy(home / name, copy / name)
     found = look()
     assert set(found) == {"profile-port", "profile-secret"}
-    assert "--port N" in found["profile-port"].mend
+    assert " install --port " in found["profile-port"].mend
     assert "secret rotate" in found["profile-secret"].mend
     assert pheby("secret", "rotate", "--yes") == 0
     assert pheby("install", "--yes", "--port", str(free_port())) == 0
@@ -144,7 +144,7 @@ def test_without_hermes_it_says_how_to_name_it(home: Path, pheby: Pheby) -> None
     assert pheby("install", "--yes", "--port", str(free_port())) == 0
     found = {finding.code: finding for finding in doctor.examine(home, None) if finding.severity != "ok"}
     assert list(found) == ["hermes-missing"]
-    assert "--hermes-python" in found["hermes-missing"].mend
+    assert "--hermes-python" in found["hermes-missing"].advice
 
 
 def not_enabled(home: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_is_wrong_in_a_home(
     found = look()
     found.pop("port", None) if fault is a_bad_setting else None
     assert {name: finding.severity for name, finding in found.items()} == {code: severity}
-    assert found[code].mend
+    assert found[code].mend or found[code].advice
 
 
 def test_a_gateway_without_pheby_is_found(look: Look, home: Path) -> None:
@@ -302,13 +302,13 @@ def test_a_full_disk_is_found(free: int, severity: str, look: Look, monkeypatch:
 def test_the_exit_code_and_json(
     look: Look, home: Path, pheby: Pheby, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-S1: 0 if all is well, 1 if anything was found; each finding with its four words."""
+    """R-S1: 0 if all is well, 1 if anything was found; each finding with its five words."""
     look()
     capsys.readouterr()
     assert pheby("doctor", "--hermes-python", sys.executable, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["ok"] is True
-    assert all(set(finding) == {"code", "severity", "text", "mend"} for finding in said["findings"])
+    assert all(set(finding) == {"code", "severity", "text", "mend", "advice"} for finding in said["findings"])
     weak_secret(home)
     assert pheby("doctor", "--hermes-python", sys.executable) == 1
     assert "[secret]" in capsys.readouterr().out
