@@ -1,6 +1,14 @@
 """Pheby's face: the client library, and the `pheby` command around it."""
 
-from .client import AuthenticationError, Client, Connected, ConnectionLostError, Disconnected, RequestFailedError
+from .client import (
+    AuthenticationError,
+    Client,
+    Connected,
+    ConnectionLostError,
+    Disconnected,
+    RequestFailedError,
+    SendInDoubtError,
+)
 
 __all__ = [
     "AuthenticationError",
@@ -9,4 +17,5 @@ __all__ = [
     "ConnectionLostError",
     "Disconnected",
     "RequestFailedError",
+    "SendInDoubtError",
 ]

@@ -38,6 +38,7 @@ from .client import (
     Disconnected,
     Happening,
     RequestFailedError,
+    SendInDoubtError,
 )
 from .download import DownloadError, free_name
 from .terminal import PlainTerminal, Terminal, open_terminal
@@ -441,6 +442,8 @@ async def _converse(client: Client, screen: Screen, terminal: Terminal) -> None:
                         screen.line(f"… {receipt.disposition}")
         except RequestFailedError as failure:
             screen.line(f"! {failure}")
+        except SendInDoubtError as failure:
+            screen.line(f"! {failure}; look at /history before you send it again")
         except ConnectionLostError:
             screen.line("! not connected; try again in a moment")
     if isinstance(terminal, PlainTerminal):

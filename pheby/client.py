@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 import secrets
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +85,8 @@ LONGEST_ANNOUNCED: Final = 3600.0
 """No server keeps a client away for longer."""
 CONNECT_SECONDS: Final = 10.0
 REQUEST_SECONDS: Final = 30.0
+MOST_TRIES: Final = 5
+"""So often the server may put off a message."""
 
 R = TypeVar("R", bound=Result)
 
@@ -94,6 +97,10 @@ class AuthenticationError(Exception):
 
 class ConnectionLostError(Exception):
     """The connection went away before the answer came. Whether the request was carried out is unknown."""
+
+
+class SendInDoubtError(ConnectionLostError):
+    """The server has forgotten since whether it had the message; its owner decides whether to send it again."""
 
 
 class RequestFailedError(Exception):
@@ -156,6 +163,7 @@ class Client:
         self._cursor: Cursor | None = None
         """Where a new connection goes on; None: from a snapshot."""
         self.welcome: Welcome | None = None
+        self._welcomed_at = 0.0
         self.trouble = ""
         """Why the last attempt to connect failed, in a few words; "" if it did not."""
 
@@ -253,9 +261,16 @@ class Client:
         return await self.request(asked, ConversationHistoryResult)
 
     async def send(self, conversation_id: ConversationId, text: str, *, if_busy: IfBusy = IfBusy.QUEUE) -> Receipt:
-        """Send the owner's words once, however often the connection goes away meanwhile."""
+        """Send the owner's words once, however often the connection goes away or the server puts it off meanwhile.
+
+        Raises SendInDoubtError where only the owner can decide whether to send them again.
+        """
         client_message_id = ClientMessageId(secrets.token_hex(12))
-        while True:
+        first_sent: int | None = None
+        for tries in itertools.count(1):
+            if first_sent is not None and self.welcome is not None and first_sent < self.welcome.receipts_since:
+                raise SendInDoubtError("the server cannot tell any more whether it had that message")
+            first_sent = first_sent or self._server_now()
             try:
                 result = await self.request(
                     MessageSend(
@@ -270,6 +285,19 @@ class Client:
                 return result.receipt
             except ConnectionLostError:
                 await self.connected()
+            except RequestFailedError as failure:
+                pause = _again_after(failure, tries)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                await self.connected()
+        raise AssertionError("counting has no end")
+
+    def _server_now(self) -> int | None:
+        """The server's time in milliseconds; None while not in step."""
+        if self.welcome is None or not self._in_step.is_set():
+            return None
+        return self.welcome.server_time + int((time.monotonic() - self._welcomed_at) * 1_000)
 
     async def cancel(self, run_id: RunId, *, drop_queued: bool = False) -> Run:
         """Cancel a run; the run as it is then. It may yet be faster than the cancel."""
@@ -412,7 +440,7 @@ class Client:
     def _receive(self, message: object) -> None:
         match message:
             case Welcome():
-                self.welcome = message
+                self.welcome, self._welcomed_at = message, time.monotonic()
                 if not message.resumed:
                     self._cursor = None
             case Error() | Result():
@@ -451,6 +479,16 @@ def _trouble(failure: Exception) -> str:
     if isinstance(failure, aiohttp.ClientConnectorError):
         return "nobody listens there"
     return "no answer came" if isinstance(failure, TimeoutError) else "what is there does not speak this protocol"
+
+
+def _again_after(failure: RequestFailedError, tries: int) -> float | None:
+    """The seconds after which a message that the server did not take is sent again; None for never."""
+    # Whoever sends with `reject` wants to know that it is busy; what went wrong in the server may do so again.
+    most = {ErrorCode.BUSY: 0, ErrorCode.INTERNAL: 1}.get(failure.code, MOST_TRIES)
+    if not failure.retryable or tries > most:
+        return None
+    announced = failure.retry_after_ms
+    return FIRST_DELAY * 2**tries if announced is None else min(announced / 1_000, LONGEST_ANNOUNCED)
 
 
 def _retry_after(failure: aiohttp.WSServerHandshakeError) -> float:

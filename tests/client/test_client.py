@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from pheby import AuthenticationError, Client, Connected, ConnectionLostError, Disconnected, RequestFailedError
+from pheby import (
+    AuthenticationError,
+    Client,
+    Connected,
+    ConnectionLostError,
+    Disconnected,
+    RequestFailedError,
+    SendInDoubtError,
+)
 from pheby import client as client_module
 from pheby.client import FIRST_DELAY, LONGEST_DELAY, Happening
 from pheby_protocol.codec import UnknownMessage
+from pheby_protocol.connection import error
 from pheby_protocol.errors import CLOSES, AfterClose, CloseCode, ErrorCode
 from pheby_protocol.ids import ConversationId, RequestId, Time
 from pheby_protocol.messages._base import LoggedEvent, Request
@@ -465,6 +474,62 @@ async def test_a_request_that_was_cut_is_repeated_and_counts_once(house: House, 
     assert len(house.hermes.handed_over) == 1
     assert len([message for message in page.messages if message.role is MessageRole.USER]) == 1
     assert len(listed.conversations) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [(ErrorCode.RATE_LIMITED, 6), (ErrorCode.INTERNAL, 2), (ErrorCode.BUSY, 1), (ErrorCode.CONFLICT, 1)],
+)
+async def test_what_the_server_puts_off_is_sent_again_some_times(
+    house: House, time: FastTime, code: ErrorCode, tries: int
+) -> None:
+    """R-C2, R-M2: under the same id, after the announced time; then its owner is told, and of what is final at once."""
+    assert house.server is not None
+    answer = house.server.answer
+    seen: list[MessageSend] = []
+
+    async def put_off(session: Any, request: Request) -> Any:
+        if not isinstance(request, MessageSend):
+            return await answer(session, request)
+        seen.append(request)
+        return error(code, request.id, retry_after_ms=1_500)
+
+    house.server.answer = put_off  # type: ignore[method-assign]
+    async with Client(house.url, SECRET) as client:
+        conversation_id = (await client.create_conversation()).conversation_id
+        time.delays.clear()
+        with pytest.raises(RequestFailedError) as caught:
+            await client.send(conversation_id, "hello")
+    assert caught.value.code is code
+    assert len({request.client_message_id for request in seen}) == 1
+    assert len({request.id for request in seen}) == len(seen) == tries
+    assert time.delays == [1.5] * (tries - 1)
+
+
+@pytest.mark.parametrize("later", [-60_000, 60_000])
+async def test_what_the_server_has_forgotten_is_the_owners_matter(house: House, time: FastTime, later: int) -> None:
+    """R-S3: receipts that begin behind the first attempt tell nothing about it."""
+    assert house.server is not None
+    answer = house.server.answer
+    seen = []
+
+    async def forget(session: Any, request: Request) -> Any:
+        if isinstance(request, MessageSend) and not seen:
+            seen.append(request)
+            assert house.server is not None
+            house.server._log.started_at = Time(client._server_now() + later)
+            session.close(CloseCode.GOING_AWAY)
+        return await answer(session, request)
+
+    house.server.answer = forget  # type: ignore[method-assign]
+    async with Client(house.url, SECRET) as client:
+        conversation_id = (await client.create_conversation()).conversation_id
+        if later < 0:
+            await client.send(conversation_id, "hello")
+        else:
+            with pytest.raises(SendInDoubtError):
+                await client.send(conversation_id, "hello")
+    assert len(seen) == 1
 
 
 async def test_a_send_waits_for_the_server(house: House, time: FastTime) -> None:
