@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import json
 import re
@@ -40,7 +41,12 @@ Start = Callable[[str, Mapping[str, str]], AbstractAsyncContextManager[Peer]]
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_MESSAGE = 2**24
 _POLL_SECONDS = 0.05
-_NEEDS_NOBODY = ("wait_ms", "no_connect_ms", "unique", "frames", "mark", "elapsed", "offer", "cut", "close", "restart")
+_LONGER = 2
+_CHANCE, _CHANCE_SECONDS = 0.03, 0.03
+_NEEDS_NOBODY = (
+    *("wait_ms", "no_connect_ms", "offer", "cut", "close", "restart"),
+    *("unique", "frames", "mark", "elapsed", "longer", "another"),
+)
 """Steps that a client may have ended before, and be right."""
 _MOST_DIFFERENCES = 8
 
@@ -95,7 +101,9 @@ async def _play(scenario: Json, start: Start, patience: float, newer: bool) -> R
             stage = Stage(scenario, patience, newer)
             url = await exits.enter_async_context(stage.listening())
             env = {"PHEBY_SECRET": stage.secret, "PHEBY_SCENARIO": scenario["id"]}
-            stage.peer = await exits.enter_async_context(start(url, env))
+            stage.client = functools.partial(start, url, env)
+            exits.push_async_callback(stage.end)
+            await stage.begin()
             for place, step in enumerate(scenario["steps"]):
                 stage.place = place
                 where = f"step {place} ({next(iter(step))}): "
@@ -131,7 +139,10 @@ class Stage:
 
     def __init__(self, scenario: Json, patience: float, newer: bool = False) -> None:
         self.secret = secrets.token_hex(32)
+        self.client: Callable[[], AbstractAsyncContextManager[Peer]] | None = None
+        """Starts a client for this stage."""
         self.peer: Peer | None = None
+        self._playing = contextlib.AsyncExitStack()
         self.place = 0
         self._steps = scenario["steps"]
         self._patience = patience
@@ -142,12 +153,23 @@ class Stage:
         self._socket: web.WebSocketResponse | None = None
         self._named: dict[str, Json] = {}
         self._marks: dict[str, float] = {}
+        self._waits: dict[str, list[float]] = {}
         self._ended_at = time.monotonic()
         self._pinged = asyncio.Event()
         self._files: asyncio.Queue[tuple[web.Request, asyncio.Future[web.StreamResponse]]] = asyncio.Queue()
         self._texts: list[str] = []
         self._doors: list[asyncio.Future[web.StreamResponse]] = []
         self._over = False
+
+    async def begin(self) -> None:
+        """Start the client."""
+        assert self.client is not None
+        self.peer = await self._playing.enter_async_context(self.client())
+
+    async def end(self) -> None:
+        """End the client, if there is one."""
+        self.peer = None
+        await self._playing.aclose()
 
     @contextlib.asynccontextmanager
     async def listening(self) -> Any:
@@ -281,7 +303,11 @@ class Stage:
 
     def _not_before(self, attempt: _Attempt, milliseconds: int) -> None:
         waited = (attempt.at - self._ended_at) * 1_000
-        expect(waited >= milliseconds, f"the client came after {waited:.0f} ms, and must wait for {milliseconds}")
+        # A client that left by itself may be back before its line was cut.
+        expect(
+            not milliseconds or waited >= milliseconds,
+            f"the client came after {waited:.0f} ms, and must wait for {milliseconds}",
+        )
 
     def _check_secret(self, request: web.Request) -> None:
         given = request.headers.get("Authorization", "")
@@ -292,8 +318,19 @@ class Stage:
     async def _do_refuse(self, step: Json) -> None:
         attempt = await self._attempt(self._patience)
         wanted = step["refuse"]
+        if "waits" in step:
+            self._waits.setdefault(step["waits"], []).append(attempt.at - self._ended_at)
         attempt.decided.set_result(web.Response(status=wanted["status"], headers=wanted.get("headers", {})))
         self._ended_at = time.monotonic()
+
+    async def _do_restart(self, _: Json) -> None:
+        await self.end()
+        # Whoever came until then is not the one that comes next.
+        await asyncio.sleep(_POLL_SECONDS)
+        while not self._attempts.empty():
+            self._attempts.get_nowait().decided.set_result(web.Response(status=503))
+        self._ended_at = time.monotonic()
+        await self.begin()
 
     async def _do_first(self, step: Json) -> None:
         assert self._first is not None
@@ -478,6 +515,18 @@ class Stage:
         passed = (time.monotonic() - self._marks[step["elapsed"]["since"]]) * 1_000
         wanted = step["elapsed"]["at_least_ms"]
         expect(passed >= wanted, f"only {passed:.0f} ms have passed, and it must be {wanted}")
+
+    async def _do_longer(self, step: Json) -> None:
+        """Added up, so that a client may draw each wait anew up to a bound that grows."""
+        series = [self._waits[name] for name in step["longer"]]
+        early, late = (sum(sum(waits[part]) for waits in series) for part in (slice(2), slice(-2, None)))
+        told = "; ".join(", ".join(f"{wait:.2f}" for wait in waits) for waits in series)
+        expect(late >= _LONGER * early, f"the last waits are not {_LONGER} times as long as the first ones: {told} s")
+
+    async def _do_another(self, step: Json) -> None:
+        one, other = (self._waits[name] for name in step["another"])
+        differ = any(abs(a - b) > max(_CHANCE * max(a, b), _CHANCE_SECONDS) for a, b in zip(one, other, strict=True))
+        expect(differ, f"two clients wait equally long: {', '.join(f'{wait:.2f}' for wait in one)} s")
 
     async def _do_ping_within_ms(self, step: Json) -> None:
         try:

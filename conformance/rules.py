@@ -74,7 +74,6 @@ NOT_CHECKED: Final[dict[str, dict[str, str]]] = {
         "P-ATT-7": "what a client does with a file is not seen from outside",
         "P-CONV-12": "the order on a screen is not seen from outside",
         "P-MODEL-5": "what a client offers is not seen from outside",
-        "P-MSG-6": "needs a client that was away since before the server was set up",
         "P-TOOL-6": "what a screen shows is not seen from outside",
     },
 }

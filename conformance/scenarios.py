@@ -19,6 +19,8 @@ Json = dict[str, Any]
 
 _NOW: Final = 1_796_050_000_000
 _ANY: Final = {"$any": "identifier"}
+_FAR: Final = 4_000_000_000_000
+"""In another century: whatever a client's clock says is before it."""
 _SILENCE: Final = 700
 _TEXT: Final = 'Größe 漢字 😀 \u200d "quoted"\n'
 _EPOCH: Final = "e_1"
@@ -465,6 +467,31 @@ def _undecodable(script: _Script) -> None:
         script.shows()
 
 
+@_scenario("state/undecodable-object", "P-FRAME-9", "P-FRAME-8")
+def _undecodable_object(script: _Script) -> None:
+    """An object that lacks a field, or has one of another type, has no effect, not even on the cursor."""
+    script.in_step(conversations=[_conversation(title="good")])
+    script.shows()
+    for wrong in ({"seq": 1.5}, {"time": None}):
+        _to_no_effect(script, "conversation.updated", conversation=_conversation(title="bad"), **wrong)
+    for wrong in ({"history_id": None}, {"history_head": "0"}, {"title": 7}, {"updated_at": 1.5}):
+        _to_no_effect(script, "conversation.updated", conversation=_conversation(title="bad") | wrong)
+    _to_no_effect(script, "message.created", message=_message("msg_1", 1024, text_truncated="false"))
+    _to_no_effect(script, "message.created", message=_message("msg_1", 1024, attachments={}))
+    _to_no_effect(script, "run.started", run=None)
+
+
+def _to_no_effect(script: _Script, type_: str, **fields: Any) -> None:
+    """An event that cannot be decoded; the client may stay or leave, and comes back with the cursor of before."""
+    event = {"type": type_, "seq": 1, "time": _NOW, "conversation_id": "conv_1", **fields}
+    script.step(offer=event)
+    script.step(wait_ms=100)
+    script.shows()
+    script.ends(cut=True)
+    script.back()
+    script.send("sync.completed", seq=script.seq)
+
+
 @_scenario("state/identifiers", "P-FRAME-11")
 def _identifiers(script: _Script) -> None:
     """Identifiers are opaque, and compared exactly."""
@@ -516,6 +543,22 @@ def _deleted(script: _Script) -> None:
     script.begun()
     script.log("run.ended", run=_run("cancelled", reason="deleted", ended_at=_NOW + 9))
     script.log("conversation.deleted")
+    script.shows()
+
+
+@_scenario("state/deleted-for-good", "P-SYNC-12")
+def _deleted_for_good(script: _Script) -> None:
+    """A late answer does not bring back a conversation that was deleted meanwhile."""
+    script.begun()
+    script.log("message.completed", message=_message("msg_2", 2048, text="Hello", index=0))
+    script.log("run.ended", run=_run("completed", ended_at=_NOW + 9))
+    script.log("history.changed", history_id="hist_2", history_head=2048, from_position=2048)
+    as_of = script.seq
+    script.expect("conversation.history", conversation_id="conv_1")
+    script.log("conversation.deleted")
+    page = _page([_message("msg_7", 2048, text="Hello again")], as_of=as_of) | {"runs": [_run("completed")]}
+    script.answer("conversation.history.result", request=_asks_history(), **page)
+    script.log("conversation.created", "conv_2", conversation=_conversation("conv_2", title="fence"))
     script.shows()
 
 
@@ -694,6 +737,34 @@ def _open_prompts(script: _Script) -> None:
     script.shows()
 
 
+@_scenario("snapshot/unnamed", "P-SYNC-6")
+def _unnamed(script: _Script) -> None:
+    """What a snapshot does not name stays until the whole list was walked, and is deleted if no page names it."""
+    names = ("conv_1", "conv_2", "conv_3", "conv_4")
+    script.in_step(conversations=[_conversation(name) for name in names])
+    script.log("message.created", "conv_3", message=_message("msg_3", 1024, conversation_id="conv_3", text="of old"))
+    script.shows()
+    script.ends(cut=True)
+    script.seq = 40
+    script.greet(resumed=False)
+    script.send("snapshot", **_snapshot(40, conversations=[_conversation("conv_1")], conversations_next="page_2"))
+    script.send("sync.completed", seq=40)
+    # From the beginning, or from where the snapshot ended.
+    script.expect("conversation.list", cursor={"$one": [None, "page_2"]})
+    page: Json = {
+        "conversations": [_conversation("conv_1"), _conversation("conv_2")],
+        "next": "page_3",
+        "as_of_seq": 40,
+    }
+    script.answer("conversation.list.result", request={"type": "conversation.list"}, **page)
+    script.expect("conversation.list", cursor="page_3")
+    script.shows()
+    _titled(script, "named by an event", name="conv_4")
+    last: Json = {"conversations": [_conversation("conv_5")], "as_of_seq": 40}
+    script.answer("conversation.list.result", request={"type": "conversation.list", "cursor": "page_3"}, **last)
+    script.shows()
+
+
 # Sending
 
 
@@ -738,6 +809,34 @@ def _no_more(script: _Script) -> None:
     script.ends(cut=True)
     script.greet(resumed=True)
     script.send("sync.completed", seq=script.seq)
+    script.step(silence_ms=_SILENCE, of=["message.send"])
+
+
+@_scenario("send/too-old", "P-MSG-6")
+def _too_old(script: _Script) -> None:
+    """What was first sent before receipts_since is not sent again without asking the owner."""
+    script.in_step(conversations=[_conversation()])
+    _tell_send(script)
+    script.ends(cut=True)
+    script.greet(resumed=True, server_time=_FAR + 1_000, receipts_since=_FAR)
+    script.send("sync.completed", seq=script.seq)
+    _titled(script, "fence")
+    script.shows()
+    script.step(silence_ms=_SILENCE, of=["message.send"])
+
+
+@_scenario("send/retryable", "P-ERR-3", "P-MSG-1")
+def _retryable(script: _Script) -> None:
+    """After an error that is retryable the same is sent again, not before retry_after_ms, whatever its code."""
+    script.in_step(conversations=[_conversation()])
+    _tell_send(script)
+    again = {"client_message_id": {"$of": ["sent", "client_message_id"]}, "text": "once only"}
+    told: Json = {"message": "Not now.", "retryable": True}
+    for code in ("rate_limited", "from_the_future"):
+        script.answer("error", "sent", code=code, retry_after_ms=1_000, **told)
+        script.step(silence_ms=900, of=["message.send"])
+        script.expect("message.send", "sent", conversation_id="conv_1", **again)
+    script.answer("message.send.result", "sent", receipt=_receipt())
     script.step(silence_ms=_SILENCE, of=["message.send"])
 
 
@@ -790,6 +889,18 @@ def _approve(script: _Script) -> None:
     script.shows()
     script.step(tell={"do": "approve", "approval_id": "appr_1", "choice": "session"})
     script.expect("approval.respond", approval_id="appr_1", choice="session")
+
+
+@_scenario("prompts/not-offered", "P-APPR-2")
+def _not_offered(script: _Script) -> None:
+    """A choice that was not offered is not sent, whatever the client is told."""
+    script.begun()
+    script.log("approval.requested", approval=_approval())
+    script.shows()
+    script.step(tell={"do": "approve", "approval_id": "appr_1", "choice": "always"})
+    script.step(silence_ms=_SILENCE, of=["approval.respond"])
+    script.step(tell={"do": "approve", "approval_id": "appr_1", "choice": "once"})
+    script.expect("approval.respond", approval_id="appr_1", choice="once")
 
 
 @_scenario("prompts/never-by-itself", "P-APPR-9")
@@ -946,6 +1057,14 @@ _waits(503)
 _waits(429)
 
 
+@_scenario("close/forbidden-at-the-door", "P-ERR-6")
+def _forbidden(script: _Script) -> None:
+    """Only 401 is about the secret: after 403 and 404, which a proxy may say, the client comes back."""
+    script.step(refuse={"status": 403})
+    script.step(refuse={"status": 404})
+    script.step(connect={})
+
+
 @_scenario("close/back-off", "P-ERR-6")
 def _back_off(script: _Script) -> None:
     """While connecting fails the client waits longer and longer."""
@@ -954,6 +1073,22 @@ def _back_off(script: _Script) -> None:
     for _ in range(4):
         script.step(refuse={"status": 502})
     script.step(elapsed={"since": "first", "at_least_ms": 1_000})
+
+
+@_scenario("close/back-off-grows", "P-ERR-6")
+def _back_off_grows(script: _Script) -> None:
+    """While connecting fails the client waits longer and longer, and two clients not equally long."""
+    series = ["first", "second"]
+    script.step(mark="begin")
+    for name in series:
+        if name == "second":
+            script.step(restart=True)
+        script.step(refuse={"status": 502})
+        for _ in range(5):
+            script.step(refuse={"status": 502}, waits=name)
+    script.step(elapsed={"since": "begin", "at_least_ms": 2_000})
+    script.step(longer=series)
+    script.step(another=series)
 
 
 @_scenario("close/at-once", "P-ERR-7")

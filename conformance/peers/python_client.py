@@ -20,9 +20,10 @@ from typing import Any
 from pheby import AuthenticationError, Client
 from pheby.client import ConnectionLostError, RequestFailedError
 from pheby_protocol.client_state import ClientState, apply, apply_answer, digest, lost, shown
-from pheby_protocol.ids import ConversationId, MessageId
+from pheby_protocol.ids import ApprovalId, ConversationId, ListCursor, MessageId
 from pheby_protocol.messages._base import Request, Result
 from pheby_protocol.messages.connection import Batch
+from pheby_protocol.messages.conversation import ConversationList, ConversationListResult
 from pheby_protocol.messages.history import ConversationHistory, ConversationHistoryResult
 from pheby_protocol.messages.message import MessageText, MessageTextResult
 
@@ -58,6 +59,8 @@ class ShowingClient(Client):
             self.start(f"text {name}", self._fetch_text(name))
         for where in self.state.needs_history:
             self.start(f"history {where}", self._fetch_history(where))
+        if self.state.unconfirmed:
+            self.start("list", self._fetch_list())
 
     async def _fetch_text(self, name: MessageId) -> None:
         asked = MessageText(id=self._next_id(), message_id=name)
@@ -68,6 +71,16 @@ class ShowingClient(Client):
         asked = ConversationHistory(id=self._next_id(), conversation_id=where)
         self._asked[asked.id] = asked
         await self.request(asked, ConversationHistoryResult)
+
+    async def _fetch_list(self) -> None:
+        """The whole list: what no page of it names is gone."""
+        cursor: ListCursor | None = None
+        while True:
+            asked = ConversationList(id=self._next_id(), cursor=cursor)
+            self._asked[asked.id] = asked
+            cursor = (await self.request(asked, ConversationListResult)).next
+            if cursor is None:
+                return
 
     def start(self, name: str, work: Any) -> None:
         """Do something beside the rest, once at a time."""
@@ -95,10 +108,18 @@ class ShowingClient(Client):
         work: dict[str, Callable[..., Awaitable[object]]] = {
             "send": self.send,
             "cancel": self.cancel,
-            "approve": self.decide,
+            "approve": self._approve,
             "answer": self.answer,
         }
         self.start(f"{what} {command}", work[what](**command))
+
+    async def _approve(self, approval_id: ApprovalId, choice: str) -> None:
+        if self._is_offered(approval_id, choice):
+            await self.decide(approval_id, choice)
+
+    def _is_offered(self, approval_id: ApprovalId, choice: str) -> bool:
+        known = self.state.approvals.get(approval_id)
+        return known is not None and choice in known.choices
 
     async def _download(self, name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:

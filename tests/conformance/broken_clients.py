@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import attrs
@@ -19,6 +20,7 @@ from pheby.client import RequestFailedError
 from pheby.download import download
 from pheby_protocol.client_state import apply
 from pheby_protocol.codec import UnknownMessage
+from pheby_protocol.connection import Connection, ProtocolError
 from pheby_protocol.messages._base import LoggedEvent, Result
 from pheby_protocol.messages.approval import ApprovalRequested
 from pheby_protocol.messages.connection import (
@@ -30,6 +32,7 @@ from pheby_protocol.messages.connection import (
     SyncCompleted,
     Welcome,
 )
+from pheby_protocol.messages.conversation import ConversationDeleted, ConversationListResult
 from pheby_protocol.messages.message import MessageCompleted, MessageCreated, MessageDelta
 from pheby_protocol.states import RunState
 
@@ -218,6 +221,39 @@ class TakesUnknownForDone(BrokenClient):
         self.state = attrs.evolve(self.state, runs=changed)
 
 
+class _Lenient(Connection):
+    def receive_text(self, text: str) -> Any:
+        try:
+            return super().receive_text(text)
+        except ProtocolError:
+            frame = json.loads(text)
+            if type(frame.get("seq")) is int and type(frame.get("time")) is int:
+                return UnknownMessage(type=frame["type"], content=frame)
+            raise
+
+
+@broken("state/undecodable-object", Connection=_Lenient)
+class TakesBadForUnknown(BrokenClient):
+    pass
+
+
+class _Careless(Connection):
+    def receive_text(self, text: str) -> Any:
+        try:
+            return super().receive_text(text)
+        except ProtocolError:
+            frame = json.loads(text)
+            if type(frame.get("conversation", {}).get("title", "")) is int:
+                frame["conversation"]["title"] = str(frame["conversation"]["title"])
+                return super().receive_text(json.dumps(frame))
+            raise
+
+
+@broken("state/undecodable-object", Connection=_Careless)
+class TakesNumbersForText(BrokenClient):
+    pass
+
+
 @broken("state/identifiers")
 class IgnoresCase(BrokenClient):
     def _receive(self, message: object) -> None:
@@ -264,13 +300,22 @@ class KeepsAnyHistory(BrokenClient):
         super()._receive(message)
 
 
-@broken("state/history-changed", "state/answer-from-before", "state/another-history")
+@broken("state/history-changed", "state/answer-from-before", "state/another-history", "state/deleted-for-good")
 class NeverFetches(BrokenClient):
     async def _fetch_history(self, where: str) -> None:
         pass
 
 
-@broken("state/answer-from-before")
+@broken("state/deleted-for-good")
+class ForgetsWhatWasDeleted(BrokenClient):
+    def _receive(self, message: object) -> None:
+        super()._receive(message)
+        if isinstance(message, ConversationDeleted):
+            known = {name: seq for name, seq in self.state.changed_at.items() if name != message.conversation_id}
+            self.state = attrs.evolve(self.state, changed_at=known)
+
+
+@broken("state/answer-from-before", "state/deleted-for-good")
 class TheAnswerWins(BrokenClient):
     def _receive(self, message: object) -> None:
         if isinstance(message, Result):
@@ -324,6 +369,29 @@ class LeavesOpen(BrokenClient):
             self.state = attrs.evolve(self.state, **kept)
 
 
+@broken("snapshot/unnamed")
+class NeverLists(BrokenClient):
+    async def _fetch_list(self) -> None:
+        pass
+
+
+@broken("snapshot/unnamed")
+class TakesAPageForAll(BrokenClient):
+    def _receive(self, message: object) -> None:
+        if isinstance(message, ConversationListResult):
+            message = attrs.evolve(message, next=None)
+        super()._receive(message)
+
+
+@broken("snapshot/unnamed")
+class ForgetsWhatIsNotNamed(BrokenClient):
+    def _receive(self, message: object) -> None:
+        super()._receive(message)
+        if isinstance(message, Snapshot) and message.last:
+            named = {item.conversation_id: item for item in message.conversations}
+            self.state = attrs.evolve(self.state, conversations=named)
+
+
 class _Sends(BrokenClient):
     """Sends by itself what it should not."""
 
@@ -364,6 +432,27 @@ class Insists(_Sends):
             return await super().send(conversation_id, text, **more)
         except RequestFailedError:
             self.again()
+
+
+@broken("send/retryable", _again_after=lambda _failure, _tries: None)
+class TriesOnce(BrokenClient):
+    pass
+
+
+@broken("send/retryable", _again_after=lambda failure, _: 0.1 if failure.retryable else None)
+class TriesTooEarly(BrokenClient):
+    pass
+
+
+@broken("send/retryable", _again_after=lambda failure, _: 1.0 if failure.code == "rate_limited" else None)
+class TakesUnknownForFinal(BrokenClient):
+    pass
+
+
+@broken("send/too-old")
+class SendsForEver(BrokenClient):
+    def _server_now(self) -> None:
+        pass
 
 
 @broken("send/receipt", "send/indeterminate")
@@ -422,6 +511,12 @@ class OnlyOnce(BrokenClient):
         return await super().decide(approval_id, "once", reason)
 
 
+@broken("prompts/not-offered")
+class SendsAnyChoice(BrokenClient):
+    def _is_offered(self, approval_id: Any, choice: str) -> bool:
+        return True
+
+
 @broken("prompts/answer")
 class OneAnswer(BrokenClient):
     async def answer(self, clarification_id: Any, choice_ids: Any = (), **more: Any) -> Any:
@@ -471,8 +566,29 @@ class KnowsNoDraining(BrokenClient):
             super()._receive(message)
 
 
-@broken("close/back-off", LONGEST_DELAY=0.01, FIRST_DELAY=0.01)
+@broken("close/forbidden-at-the-door")
+class GivesUpAtAnyRefusal(BrokenClient):
+    async def _connect_once(self) -> int | None:
+        try:
+            return await super()._connect_once()  # type: ignore[no-any-return]
+        except WSServerHandshakeError as failure:
+            if failure.status == 403:
+                raise AuthenticationError("the server refused the secret") from None
+            raise
+
+
+@broken("close/back-off", "close/back-off-grows", LONGEST_DELAY=0.01, FIRST_DELAY=0.01)
 class Hammers(BrokenClient):
+    pass
+
+
+@broken("close/back-off-grows", LONGEST_DELAY=0.6, FIRST_DELAY=0.6)
+class WaitsAlwaysTheSame(BrokenClient):
+    pass
+
+
+@broken("close/back-off-grows", random=SimpleNamespace(uniform=lambda _, high: high))
+class KnowsNoChance(BrokenClient):
     pass
 
 

@@ -263,7 +263,7 @@ function connect() {
     if (hasEnded) return;
     hasEnded = true;
     clearInterval(heart);
-    stopped ||= [401, 403, 4401, 4406, 4409].includes(code);
+    stopped ||= [401, 4401, 4406, 4409].includes(code);
     const atOnce = synced && code < 4000; // The first time; then later and later, each client at another time.
     const pause = atOnce ? 0 : Math.min(30_000, 500 * 2 ** failures++) * (0.5 + Math.random() / 2);
     [synced, asked, parts] = [false, new Map(), []];
@@ -317,7 +317,8 @@ const DO = {
   send: ({ conversation_id, text }) =>
     command('message.send', { conversation_id, client_message_id: crypto.randomUUID(), text }),
   cancel: ({ run_id }) => command('run.cancel', { run_id }),
-  approve: ({ approval_id, choice }) => command('approval.respond', { approval_id, choice }),
+  approve: ({ approval_id, choice }) =>
+    state.approvals[approval_id]?.choices.includes(choice) && command('approval.respond', { approval_id, choice }),
   answer: ({ clarification_id, choice_ids, text }) =>
     command('clarification.respond', { clarification_id, choice_ids, text }),
   download: ({ attachment_id }) => state.attachments[attachment_id] && download(state.attachments[attachment_id]),

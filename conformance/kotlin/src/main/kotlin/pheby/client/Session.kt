@@ -365,7 +365,8 @@ internal class Delivery(
 }
 
 private fun RequestFailedException.isPassing(): Boolean =
-    code == ErrorCode.RateLimited || code == ErrorCode.Unavailable || code == ErrorCode.NotReady || code == ErrorCode.Internal
+    code == ErrorCode.RateLimited || code == ErrorCode.Unavailable || code == ErrorCode.NotReady ||
+        code == ErrorCode.Internal || (code is ErrorCode.Unknown && error.retryable)
 
 /** Asks for what the state lacks: texts with a gap, history that was changed, conversations that may be gone. */
 internal class Healing(

@@ -64,7 +64,11 @@ private suspend fun PhebyClient.carryOut(order: JsonObject) {
     when (order.text("do")) {
         "send" -> send(ConversationId(order.text("conversation_id")), order.text("text"))
         "cancel" -> cancel(RunId(order.text("run_id")))
-        "approve" -> approve(ApprovalId(order.text("approval_id")), order.text("choice"))
+        "approve" -> {
+            val known = ApprovalId(order.text("approval_id"))
+            val choice = order.text("choice")
+            if (choice in state.value.approvals[known]?.choices.orEmpty()) approve(known, choice)
+        }
         "answer" -> {
             val choices = (order["choice_ids"] as? JsonArray).orEmpty().map { ChoiceId(it.jsonPrimitive.content) }
             clarify(ClarificationId(order.text("clarification_id")), choices, order["text"]?.jsonPrimitive?.content)
