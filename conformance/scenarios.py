@@ -472,7 +472,8 @@ def _undecodable_object(script: _Script) -> None:
     """An object that lacks a field, or has one of another type, has no effect, not even on the cursor."""
     script.in_step(conversations=[_conversation(title="good")])
     script.shows()
-    for wrong in ({"seq": 1.5}, {"time": None}):
+    of_event: tuple[Json, ...] = ({"seq": 1.5}, {"time": None})
+    for wrong in of_event:
         _to_no_effect(script, "conversation.updated", conversation=_conversation(title="bad"), **wrong)
     for wrong in ({"history_id": None}, {"history_head": "0"}, {"title": 7}, {"updated_at": 1.5}):
         _to_no_effect(script, "conversation.updated", conversation=_conversation(title="bad") | wrong)
