@@ -581,10 +581,11 @@ def interrupt_subagent(subagent_id: str) -> bool:
 
 def streaming_enabled(adapter: BasePlatformAdapter, platform_name: str) -> bool:
     """Whether this Hermes sends a reply while it is written."""
+    if not _complete("streaming"):
+        return False
     runner_config = getattr(getattr(adapter, "gateway_runner", None), "config", None)
-    enabled = getattr(getattr(runner_config, "streaming", None), "enabled", None)
-    if enabled or enabled is None:
-        return bool(enabled)
+    if getattr(getattr(runner_config, "streaming", None), "enabled", False):
+        return True
     # On 0.19 a platform's own switch widens the global one; on 0.22 it only narrows it.
     if hasattr(type(adapter), "supports_exec_approval_buttons"):
         return False
