@@ -70,8 +70,9 @@ async def _read(socket: web.WebSocketResponse, session: Session, incoming: Incom
         if message.type in _CONTENTS:
             incoming.read(message.data)
         number += 1
-        if number % _READ_AT_ONCE == 0:
-            # aiohttp hands over all that has come without a pause, tens of thousands where they are small.
+        if number % _READ_AT_ONCE == 0 and session.close_code is None:
+            # aiohttp hands over all that has come without a pause, tens of thousands where they are small. Behind a
+            # close they are dropped at once: unread, they would take the close from the client, too.
             await asyncio.sleep(0)
         if message.type is WSMsgType.TEXT:
             session.receive_text(message.data)

@@ -70,7 +70,7 @@ FAULTY: dict[str, Any] = {
             "extra": {
                 "metrics": True,
                 # Short, for what is to happen within them.
-                "limits": {"heartbeat_ms": 4_000, "header_deadline_ms": 2_000, "outbox_bytes": 2_097_152},
+                "limits": {"heartbeat_ms": 8_000, "header_deadline_ms": 4_000, "outbox_bytes": 2_097_152},
             }
         }
     },

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ALL = 64_000_000
 ONE = 8_000_000
 DAY = 86_400
-HEARTBEAT = 4.0
+HEARTBEAT = 8.0
 Stack = Any
 
 
@@ -65,6 +65,27 @@ async def at_most(stack: Stack, allowed: int) -> AsyncIterator[None]:
     assert grown <= allowed, f"{grown / 1e6:.1f} MB"
 
 
+_open: list[asyncio.StreamWriter] = []
+
+
+async def connected(**where: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A line that is cut at the end of the test, if not before."""
+    reader, writer = await asyncio.open_connection(**where)
+    _open.append(writer)
+    return reader, writer
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def _cut() -> AsyncIterator[None]:
+    yield
+    for writer in _open:
+        writer.transport.abort()
+    for writer in _open:
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    _open.clear()
+
+
 async def raw_peer(stack: Stack, device_id: str | None = None, *, window: int | None = None) -> RawPeer:
     """A client that writes what it likes and answers nothing; with a device's name it is in step."""
     line = socket.socket()
@@ -72,7 +93,7 @@ async def raw_peer(stack: Stack, device_id: str | None = None, *, window: int | 
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
     line.setblocking(False)
     await asyncio.get_running_loop().sock_connect(line, ("127.0.0.1", port_of(stack)))
-    reader, writer = await asyncio.open_connection(sock=line)
+    reader, writer = await connected(sock=line)
     writer.write(
         (
             "GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -173,7 +194,7 @@ async def test_a_hundred_heads_that_never_end_are_cut_off(calm, name):
         return
     before = open_files(calm.gateway_pid)
     async with at_most(calm, ALL):
-        lines = [await asyncio.open_connection("127.0.0.1", port_of(calm)) for _ in range(100)]
+        lines = [await connected(host="127.0.0.1", port=port_of(calm)) for _ in range(100)]
         for _, writer in lines:
             writer.write(b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nX-Filling: " + b"x" * 16_000)
         await one_exchange(calm, name, "say it works")
@@ -253,7 +274,10 @@ async def test_a_flood_is_refused_then_closed_with_4429(calm, name):
             for _ in range(40):
                 raw.writer.write(piece)
                 await raw.writer.drain()
-        return await raw.close_code()
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            return await raw.close_code()
+        # Where a client is still writing when its line is closed, its system may keep the close from it.
+        return 0
 
     async def served() -> None:
         async with PlainClient(calm.url, calm.secret, name) as client:
@@ -261,11 +285,14 @@ async def test_a_flood_is_refused_then_closed_with_4429(calm, name):
             for _ in range(20):
                 assert (await client.request("ping"))["type"] == "pong"
 
+    before = await counted(calm)
     async with at_most(calm, ALL):
         codes, _ = await asyncio.gather(asyncio.gather(*map(flood, flooders)), served())
-    assert set(codes) == {4429}
-    for raw in flooders:
-        await raw.cut()
+    await connections(calm, 0)
+    after = await counted(calm)
+    assert after["pheby_closes_total"]["4429"] - before["pheby_closes_total"].get("4429", 0) == len(flooders)
+    assert 4429 in codes
+    assert set(codes) <= {0, 4429}
 
 
 async def test_who_asks_for_everything_and_reads_nothing_is_cut_off(calm, name):
@@ -412,7 +439,7 @@ async def test_a_thousand_downloads_that_are_cut_leave_no_file_open(calm, name):
 
     async def begin() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         while True:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(calm))
+            reader, writer = await connected(host="127.0.0.1", port=port_of(calm))
             writer.write(head)
             status = (await reader.readuntil(b"\r\n\r\n")).split()[1]
             if status == b"200":
@@ -549,7 +576,7 @@ def show_frames(file: Path) -> None:
 
 async def listens(stack: Stack) -> bool:
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port_of(stack))
+        _, writer = await connected(host="127.0.0.1", port=port_of(stack))
     except ConnectionError:
         return False
     writer.close()
