@@ -792,9 +792,9 @@ def another_head(frame: Frame, link: Link) -> None:
 
 
 @changes("conversation.history.result", "history/empty")
-def another_history(frame: Frame, link: Link) -> None:
-    if not frame["messages"]:
-        frame["history_id"] += "x"
+def more_of_nothing(frame: Frame, link: Link) -> None:
+    if not frame["messages"] and not {"before", "after"} & set(link.asked[frame["id"]]):
+        frame["has_more"] = True
 
 
 @changes("conversation.history.result", "history/newest-first-page")
@@ -1090,8 +1090,7 @@ def timed_out(frame: Frame, link: Link) -> None:
 
 @changes("approval.requested", "approvals/asked")
 def no_call(frame: Frame, link: Link) -> None:
-    if len(link.asked) <= 3:
-        frame["approval"]["command"] = "(hidden)"
+    frame["approval"].pop("tool_call_id", None)
 
 
 @changes("approval.respond.result", "approvals/answered-again")
