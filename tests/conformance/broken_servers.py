@@ -575,13 +575,14 @@ def result_first(frame: Frame, link: Link) -> Iterable[Frame]:
 
 
 def _behind(result: str, is_it: bool, frame: Frame, link: Link) -> Iterable[Frame]:
-    """An event comes behind a result, and all events that follow it behind it, so that their order stays."""
+    """An event comes behind the first such result, and what follows it behind it, so that their order stays."""
     held = link.memory.setdefault("held", [])
-    if is_it or (held and "id" not in frame):
+    if (is_it and result not in link.memory) or (held and "id" not in frame):
         held.append(frame)
         return
     yield frame
     if frame["type"] == result:
+        link.memory[result] = True
         yield from held
         held.clear()
 
@@ -917,8 +918,10 @@ drops(
 
 @peer("down", "messages/events-before-receipt")
 def receipt_first(frame: Frame, link: Link) -> Iterable[Frame]:
-    is_it = frame["type"] == "message.created" and frame["message"]["text"] == "say early" and _typed(link)
-    yield from _behind("message.send.result", bool(is_it), frame, link)
+    is_it = (
+        frame["type"] == "message.created" and frame["message"]["text"] == "say early" and "say early" in _typed(link)
+    )
+    yield from _behind("message.send.result", is_it, frame, link)
 
 
 @peer("down", "messages/round-trip")
