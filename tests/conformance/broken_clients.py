@@ -388,7 +388,8 @@ class ForgetsWhatIsNotNamed(BrokenClient):
     def _receive(self, message: object) -> None:
         super()._receive(message)
         if isinstance(message, Snapshot) and message.last:
-            named = {item.conversation_id: item for item in message.conversations}
+            known = self.state.conversations
+            named = {name: item for name, item in known.items() if name not in self.state.unconfirmed}
             self.state = attrs.evolve(self.state, conversations=named)
 
 
