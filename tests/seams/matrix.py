@@ -8,6 +8,7 @@ import pytest
 from pheby_hermes import seams
 
 from pheby import cli
+from pheby.demo.stack import free_port
 from pheby.install import doctor, package
 from tests.seams import contract
 from tests.seams.scratch import scratch
@@ -21,7 +22,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("hermes")
     home.chmod(0o700)
     (home / "config.yaml").write_text("model:\n  default: m\n")
-    assert cli.main(["install", "--yes", "--no-pip", "--port", "8786", "--home", str(home)]) == 0
+    assert cli.main(["install", "--yes", "--no-pip", "--port", str(free_port()), "--home", str(home)]) == 0
     return home
 
 
