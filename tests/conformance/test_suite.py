@@ -265,6 +265,15 @@ def test_every_link_in_the_archive_leads_into_the_archive(tmp_path: Path) -> Non
     }
 
 
+def test_version_1_is_frozen() -> None:
+    """R-J3, R-J4: what to do where a file of it must be another one stands in docs/adr/0010-frozen-versions.md."""
+    version = json.loads((ROOT / bundle.MANIFEST).read_text())["versions"]["1"]
+    assert version["status"] == "frozen"
+    assert {name.partition("/")[0] for name in version["files"]} == {"requirements", "transcripts", "vectors"}
+    assert bundle.broken_promises(ROOT) == []
+    assert bundle.broken_promises(ROOT, generated_files() | bundle.generated(ROOT, generated_files())) == []
+
+
 def test_a_frozen_version_cannot_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """R-J3: neither by hand nor by an export."""
     assert main(["schema", "export", str(tmp_path)]) == 0
