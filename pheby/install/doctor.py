@@ -288,6 +288,7 @@ def port(scene: Scene) -> Iterator[Finding]:
         yield Finding("port", "warning", "Port 0 is another port at each start.", _other_port(scene))
     elif status.listening:
         yield Finding("port", "ok", f"Pheby answers on {where}.")
+        yield from _secret_in_use(scene)
     elif status.answers == "pheby":
         yield Finding("port", "error", f"On {where} another home's Pheby answers.", _other_port(scene))
     elif status.answers == "other" or not gateway.can_listen(status.host, status.port):
@@ -297,6 +298,19 @@ def port(scene: Scene) -> Iterator[Finding]:
         yield Finding("port", "error", f"The gateway runs, but nobody answers on {where}.", mend)
     else:
         yield Finding("port", "ok", f"{where} is free.")
+
+
+def _secret_in_use(scene: Scene) -> Iterator[Finding]:
+    """The gateway that runs knows the secret that the file has: it reads it at its start alone."""
+    status, secret = scene.status, env_file.values(_environment(scene)).get("PHEBY_SECRET")
+    prefix = str(status.settings.get(f"{SECTION}.path_prefix") or "")
+    if secret and not gateway.knows(status.host, status.port, prefix, secret):
+        yield Finding(
+            "secret-in-use",
+            "error",
+            "The running gateway does not know the secret in .env, which was changed since it started.",
+            scene.hermes("gateway restart"),
+        )
 
 
 def profiles(scene: Scene) -> Iterator[Finding]:

@@ -74,6 +74,20 @@ def ask(host: str, port: int, prefix: str = "") -> Answer:
     return "pheby" if serving or waiting else "other"
 
 
+def knows(host: str, port: int, prefix: str, secret: str) -> bool:
+    """Whether the Pheby there takes a secret; also where it does not say."""
+    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    try:
+        # Of a file that there is not: who has the right secret hears 404.
+        headers = {"Authorization": f"Bearer {secret}"}
+        connection.request("GET", f"{prefix}/v1/attachments/none", headers=headers)
+        return connection.getresponse().status not in (401, 429)
+    except (OSError, http.client.HTTPException, ValueError):
+        return True
+    finally:
+        connection.close()
+
+
 def can_listen(host: str, port: int) -> bool:
     """Whether nobody else has the port. It is held for a moment to find out."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -23,12 +23,13 @@ def record(home: Path, **said: Any) -> None:
 
 
 @contextmanager
-def answering(status: int, text: str) -> Iterator[int]:
-    """A server that says one thing; its port."""
+def answering(status: int, text: str, secret: str | None = None) -> Iterator[int]:
+    """A server that says one thing, to strangers only that it is well; its port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status)
+            stranger = secret is not None and self.headers["Authorization"] != f"Bearer {secret}"
+            self.send_response(401 if stranger and not self.path.endswith("/healthz") else status)
             self.end_headers()
             self.wfile.write(text.encode())
 
@@ -43,6 +44,14 @@ def answering(status: int, text: str) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize(("secret", "known"), [(None, True), ("right", True), ("another", False)])
+def test_a_secret_is_tried_on_who_answers(secret: str | None, known: bool) -> None:
+    """R-S1, R-M1: also behind a path; who does not say is believed."""
+    with answering(200, "", secret) as port:
+        assert gateway.knows("127.0.0.1", port, "/pheby", "right") is known
+    assert gateway.knows("127.0.0.1", port, "", "right")
 
 
 def test_a_gateway_runs_that_says_so_and_is_there(home: Path) -> None:

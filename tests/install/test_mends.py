@@ -190,6 +190,14 @@ def a_gateway_without_pheby(house: House) -> None:
     restarts(house, port)
 
 
+@provokes("secret-in-use")
+def a_secret_that_the_gateway_does_not_know_yet(house: House) -> None:
+    port = answering_port(house)
+    set_port(house.home, answering_port(house, "the-one-from-before"))
+    house.gateway("connected")
+    restarts(house, port)
+
+
 @provokes("port")
 def a_gateway_that_does_not_listen(house: House) -> None:
     house.gateway("connected")
@@ -229,8 +237,8 @@ def restarts(house: House, port: int) -> None:
 _answering: list[Any] = []
 
 
-def answering_port(house: House) -> int:
-    server = answering(200, '{"status":"ok"}')
+def answering_port(house: House, secret: str | None = None) -> int:
+    server = answering(200, '{"status":"ok"}', secret)
     _answering.append(server)
     port = server.__enter__()
     if not (house.home / "gateway_state.json").exists():
