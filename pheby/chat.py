@@ -210,11 +210,11 @@ class Screen:
             case AttachmentCreated(attachment=file):
                 self._show_file(file)
             case ToolStarted(tool_call=call):
-                self.line(f"⚙ {call.name}: {call.description or ''}")
+                self.line(f"⚙ {call.name}: {call.description}" if call.description else f"⚙ {call.name}")
             case ToolCompleted(tool_call=call) if call.status is not ToolCallState.COMPLETED:
                 self.line(f"⚙ {call.name}: {call.status}")
             case RunStarted(run=run) if run.parent_run_id is not None:
-                self.line(f"⚙ subagent: {run.description or ''}")
+                self.line(f"⚙ subagent: {run.description}" if run.description else "⚙ subagent")
             case RunEnded(run=run) if run.parent_run_id is not None:
                 self.line(f"⚙ subagent: {run.status}")
             case RunStarted() if self._chatty:

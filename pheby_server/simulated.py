@@ -503,7 +503,7 @@ class SimulatedHermes:
         start = ToolStart(
             call_id=step.call_id,
             name=step.name,
-            description=next((str(value) for value in step.arguments.values()), None),
+            description=next((value for value in step.arguments.values() if isinstance(value, str)), None),
             arguments=step.arguments,
             arguments_truncated=False,
         )
