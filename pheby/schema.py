@@ -28,10 +28,14 @@ def add_parser(subparsers: Subparsers) -> None:
 def _files(folder: Path) -> dict[str, str]:
     from pheby_conformance.bundle import generated
 
+    from pheby_protocol.export.descriptions import UndescribedError
     from pheby_protocol.export.files import generated_files
 
-    files = generated_files()
-    return files | generated(folder, files)
+    try:
+        files = generated_files()
+        return files | generated(folder, files)
+    except UndescribedError as missing:
+        raise SystemExit(f"pheby: {missing}") from None
 
 
 def _export(args: argparse.Namespace) -> int:

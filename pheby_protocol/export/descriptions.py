@@ -208,9 +208,16 @@ _OWN: Final[dict[str, str]] = {
 }
 
 
+class UndescribedError(Exception):
+    """A field of the protocol lacks what every field has. The text says what, and in which file it belongs."""
+
+
 def describe(cls: str, field: str) -> str:
-    """The sentence for a field. Raises KeyError for one that has none: every field has."""
-    return _OWN.get(f"{cls}.{field}") or _FIELDS[field]
+    """The sentence for a field. Raises UndescribedError for one that has none."""
+    found = _OWN.get(f"{cls}.{field}") or _FIELDS.get(field)
+    if found is None:
+        raise UndescribedError(f"no sentence for {cls}.{field}: add it to pheby_protocol/export/descriptions.py")
+    return found
 
 
 def unused(used: set[tuple[str, str]]) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from .descriptions import UndescribedError
 from .metamodel import FieldModel, Metamodel, StructModel, TypeModel
 
 Json = dict[str, Any]
@@ -468,7 +469,8 @@ class _Builder:
         if found is None and name in self._limits:
             return self._limits[name]
         if found is None:
-            raise KeyError(f"no example value for {struct['name']}.{name}")
+            place = "pheby_protocol/export/examples.py"
+            raise UndescribedError(f"no example value for {struct['name']}.{name}: add it to {place}")
         return found
 
     def _by_type(self, kind: TypeModel, shown: str | tuple[str, ...], written: object) -> object:

@@ -8,6 +8,7 @@ import pytest
 from pheby_conformance.bundle import generated
 
 from pheby.cli import main
+from pheby_protocol.export import descriptions
 from pheby_protocol.export.files import GENERATED_FOLDERS, generated_files
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,14 @@ def check(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 
 def test_the_repository_is_in_step_with_the_classes(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(ROOT, capsys) == (0, "")
+
+
+def test_a_field_that_lacks_its_sentence_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who adds a field is told what is missing, and in which file."""
+    fields = {name: text for name, text in descriptions._FIELDS.items() if name != "conversation_id"}
+    monkeypatch.setattr(descriptions, "_FIELDS", fields)
+    with pytest.raises(SystemExit, match=r"conversation_id: add it to .*descriptions\.py"):
+        main(["schema", "export", str(tmp_path)])
 
 
 def test_what_was_exported_is_in_step(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pheby_protocol.export import descriptions
-from pheby_protocol.export.descriptions import describe, unused
+from pheby_protocol.export.descriptions import UndescribedError, describe, unused
 from pheby_protocol.export.metamodel import metamodel
 
 MODEL = metamodel()
@@ -27,7 +27,7 @@ def test_no_description_is_left_over() -> None:
 
 
 def test_a_field_without_one_is_an_error() -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(UndescribedError, match=r"Run\.colour: add it to .*descriptions\.py"):
         describe("Run", "colour")
 
 

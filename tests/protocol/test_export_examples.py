@@ -11,6 +11,7 @@ import pytest
 
 from pheby_protocol.codec import decode, encode
 from pheby_protocol.export import examples as module
+from pheby_protocol.export.descriptions import UndescribedError
 from pheby_protocol.export.examples import example, examples, variants
 from pheby_protocol.export.metamodel import FieldModel, StructModel, metamodel
 from pheby_protocol.export.vectors import reencoded
@@ -152,7 +153,7 @@ def test_a_field_without_a_value_is_an_error() -> None:
     model["messages"][0]["fields"].append(
         FieldModel(name="new_field", type={"kind": "string"}, optional=True, description="")
     )
-    with pytest.raises(KeyError, match=r"Hello\.new_field"):
+    with pytest.raises(UndescribedError, match=r"Hello\.new_field: add it to .*examples\.py"):
         examples(model)
 
 
