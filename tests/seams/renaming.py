@@ -99,11 +99,26 @@ class Renaming:
 
     def _parameter(self, source: str) -> str:
         if self.names[-1][0].isupper():
+            source = self._in_calls(source)
             if re.search(rf"^class {self.names[-1]}\b", source, re.M) is None:
                 return source
             # The field of a dataclass, or what is given to `__init__`.
             return self._in(source, ast.ClassDef, self.names[-1], rf"(?<!\.)\b{self.word}\b(?=\s*[:=,)])")
         return self._in(source, (ast.FunctionDef, ast.AsyncFunctionDef), self.names[-1], rf"(?<![.\"'])\b{self.word}\b")
+
+    def _in_calls(self, source: str) -> str:
+        """Where Hermes itself gives it to the class."""
+        if f"{self.names[-1]}(" not in source:
+            return source
+        lines = source.encode().splitlines(keepends=True)
+        calls = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call)]
+        given = [word for call in calls if getattr(call.func, "id", "") == self.names[-1] for word in call.keywords]
+        # From the end, since what stands behind it on a line moves.
+        for word in sorted(given, key=lambda each: (each.lineno, each.col_offset), reverse=True):
+            if word.arg == self.word:
+                line, end = lines[word.lineno - 1], word.col_offset + len(self.word.encode())
+                lines[word.lineno - 1] = line[:end] + NEW.encode() + line[end:]
+        return b"".join(lines).decode()
 
     def _in(self, source: str, kind: Any, name: str, pattern: str) -> str:
         """Only within the definitions of this name."""
