@@ -20,7 +20,8 @@ from .unfinished import Incoming, Unfinished
 
 log = log_of(__name__)
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.5
+"""For the client's answer to a close; less than a stop takes."""
 _READ_AT_ONCE = 64
 """Frames of one client, before the others have their turn."""
 _CONTENTS = frozenset({WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG})
@@ -39,29 +40,51 @@ async def serve_socket(
         # Answered here, so that pings count as everything else does that a client sends.
         autoping=False,
     )
-    transport = request.transport
     await socket.prepare(request)
     session = server.open_session(credential.access_mode, credential)
-    writer = asyncio.create_task(_write(socket, session), name="pheby-writer")
+    transport = request.transport
+    if transport is None:
+        # Gone already.
+        session.lost()
+        server.closed(session, socket.close_code)
+        return socket
+    session.abort = transport.abort
+    pulse = Pulse(config.heartbeat_ms / 1_000, socket.ping, transport.abort)
+    reader = asyncio.create_task(_watch(socket, session, transport, pulse, gate, unfinished), name="pheby-reader")
+    writer = asyncio.create_task(_write(socket, session, reader), name="pheby-writer")
     try:
-        if transport is not None:
-            session.abort = transport.abort
-            pulse = Pulse(config.heartbeat_ms / 1_000, socket.ping, transport.abort)
-            with pulse, unfinished.of(transport.abort) as incoming:
-
-                def heard(size: int) -> None:
-                    pulse.heard()
-                    incoming.came(size)
-
-                with gate.hearing(transport, heard):
-                    await _read(socket, session, incoming)
+        await asyncio.wait([reader])
+        if reader.cancelled():
+            # For a close of ours, which waits for the client's: while something is unread, it might not be heard.
+            await asyncio.wait([writer])
     finally:
         session.lost()
+        reader.cancel()
         writer.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-            await writer
+        await asyncio.gather(reader, writer, return_exceptions=True)
         server.closed(session, socket.close_code)
+    if not reader.cancelled():
+        reader.result()
     return socket
+
+
+async def _watch(
+    socket: web.WebSocketResponse,
+    session: Session,
+    transport: asyncio.Transport,
+    pulse: Pulse,
+    gate: Gate,
+    unfinished: Unfinished,
+) -> None:
+    """Read, and look whether the client is there and how much of a message it has begun."""
+    with pulse, unfinished.of(transport.abort) as incoming:
+
+        def heard(size: int) -> None:
+            pulse.heard()
+            incoming.came(size)
+
+        with gate.hearing(transport, heard):
+            await _read(socket, session, incoming)
 
 
 async def _read(socket: web.WebSocketResponse, session: Session, incoming: Incoming) -> None:
@@ -85,11 +108,15 @@ async def _read(socket: web.WebSocketResponse, session: Session, incoming: Incom
             session.receive_pong()
 
 
-async def _write(socket: web.WebSocketResponse, session: Session) -> None:
+async def _write(socket: web.WebSocketResponse, session: Session, reader: asyncio.Task[None]) -> None:
     try:
         while True:
             frame = await session.next_frame()
             if isinstance(frame, Close):
+                if not socket.closed:
+                    # aiohttp waits for the client's close only where nobody else reads.
+                    reader.cancel()
+                    await asyncio.wait([reader])
                 await socket.close(code=frame.code, message=frame.reason.encode())
                 return
             await socket.send_str(frame)

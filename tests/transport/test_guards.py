@@ -396,6 +396,22 @@ async def test_a_flood_is_refused_then_closed_with_4429_and_the_others_are_serve
         await rig.sessions(1)
 
 
+async def test_the_close_is_heard_over_what_the_client_has_still_sent(tmp_path: Path) -> None:
+    """R-M2, K6: a line that is closed with something unread is reset, and what was said last is lost."""
+    async with rigged(tmp_path, heartbeat_ms=600_000, request_burst=10, max_requests_per_second=1) as rig:
+        for number in range(20):
+            raw = await rig.raw()
+            raw.hello(f"d{number}")
+            await raw.until_text("sync.completed")
+            ping = json.dumps({"type": "ping", "id": "p"}).encode()
+            for _ in range(10):
+                raw.writer.write((bytes([0x81, 0x80 | len(ping)]) + b"\0\0\0\0" + ping) * 500)
+                # As a client that writes for a while: what comes behind the close is not there yet.
+                await asyncio.sleep(0)
+            assert await raw.close_code() == 4429
+            await raw.cut()
+
+
 async def test_ten_thousand_malformed_frames_are_answered_or_the_connection_closed(tmp_path: Path) -> None:
     """R-M3: and nobody else notices."""
     async with rigged(tmp_path) as rig:
