@@ -48,6 +48,9 @@ class AdapterTest {
 
     @Test
     fun `the client does what it is told, and tells what it shows`() = withServer { server ->
+        val asked = """{"type":"approval.requested","seq":11,"time":1,"conversation_id":"conv_1","approval":{"approval_id":"appr_1",
+            "kind":"command","conversation_id":"conv_1","position":1,"description":"d","command":"c","command_truncated":false,
+            "choices":["once","deny"],"answerable":true,"status":"pending","created_at":1}}"""
         val orders = PipedOutputStream()
         val out = PipedOutputStream()
         val told = PipedInputStream(out).bufferedReader()
@@ -59,9 +62,12 @@ class AdapterTest {
         }
         order("""{"do":"send","conversation_id":"conv_1","text":"words"}""")
         order("""{"do":"cancel","run_id":"run_1"}""")
-        order("""{"do":"approve","approval_id":"appr_1","choice":"once"}""")
         order("""{"do":"answer","clarification_id":"clar_1","choice_ids":["1"],"text":"and"}""")
         val line = server.inStep(conversations = conversation("conv_1"))
+        line.send(asked)
+        do order("""{"do":"state"}""") while ("appr_1" !in told.readLine())
+        order("""{"do":"approve","approval_id":"appr_1","choice":"nonsense"}""")
+        order("""{"do":"approve","approval_id":"appr_1","choice":"once"}""")
         val received = List(4) { line.receive() }
         assertEquals("words", received.filterIsInstance<MessageSend>().single().text)
         assertEquals("run_1", received.filterIsInstance<RunCancel>().single().runId!!.value)
@@ -69,7 +75,8 @@ class AdapterTest {
         assertEquals(listOf("1"), received.filterIsInstance<ClarificationRespond>().single().choiceIds.map { it.value })
         order("""{"do":"state"}""")
         val snapshot = """{"type":"snapshot","part":0,"last":true,"seq":10,"conversations":[${conversation("conv_1")}],$NOTHING_OPEN}"""
-        val expected = ClientState(epoch = Epoch("e_1")).apply(PhebyJson.decodeServerFrame(snapshot))
+        val before = ClientState(epoch = Epoch("e_1")).apply(PhebyJson.decodeServerFrame(snapshot))
+        val expected = before.apply(PhebyJson.decodeServerFrame(asked))
         val answer = json(told.readLine())
         assertEquals(expected.digest(), answer.text("digest"))
         assertTrue(sameValue(expected.shown(), answer.getValue("state")))
