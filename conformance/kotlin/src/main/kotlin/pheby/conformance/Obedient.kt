@@ -7,6 +7,7 @@ import java.io.PrintStream
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.cancelChildren
 import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
 import kotlinx.serialization.json.JsonArray
@@ -67,7 +68,9 @@ private suspend fun PhebyClient.carryOut(order: JsonObject) {
         "approve" -> {
             val known = ApprovalId(order.text("approval_id"))
             val choice = order.text("choice")
-            if (choice in state.value.approvals[known]?.choices.orEmpty()) approve(known, choice)
+            // Its owner may have heard of it elsewhere first.
+            val asked = state.first { known in it.approvals }.approvals.getValue(known)
+            if (choice in asked.choices) approve(known, choice)
         }
         "answer" -> {
             val choices = (order["choice_ids"] as? JsonArray).orEmpty().map { ChoiceId(it.jsonPrimitive.content) }
