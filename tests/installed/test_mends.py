@@ -95,7 +95,9 @@ def test_one_after_the_other(put_in: Path, hermes: HermesEnvironment, sources: P
 
 def mended(hermes: HermesEnvironment, home: Path, code: str, severity: str) -> None:
     """That is found, alone; then the command that it names is typed."""
-    (found,) = findings(hermes, home)
+    # A Hermes that calls itself an older one is missed what only the older ones have.
+    of_another_line = {"seam-optional"} if code == "hermes-version" else set()
+    (found,) = (each for each in findings(hermes, home) if each.code not in of_another_line)
     assert (found.code, found.severity) == (code, severity)
     types(hermes, home, found.mend)
     assert findings(hermes, home) == []
