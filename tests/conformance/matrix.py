@@ -28,8 +28,7 @@ import broken_servers
 from broken_servers import PEERS
 from good_server import good_server
 from pheby_conformance.check import CHECKS
-from pheby_conformance.report import Verdict
-from pheby_conformance.server import Options, check_server
+from playing import failed, played
 from proxy import Peer, broken_server
 
 HERE: Final = Path(__file__).parent
@@ -83,18 +82,7 @@ def catches(peer: Peer, name: str) -> bool:
 async def failing(names: Collection[str], files: Path, only: Sequence[str] = ("*",)) -> list[str]:
     """The checks that fail on a server with these faults, of all that there are or of these."""
     async with good_server() as server, broken_server(server.url, *(PEERS[name] for name in names)) as url:
-        options = Options(
-            url=url,
-            secret=server.secret,
-            read_only_secret=server.read_only_secret,
-            scripted=True,
-            files=files,
-            patience=20,
-            jobs=8,
-            only=only,
-        )
-        report = await check_server(options)
-    return [result.id for result in report.results if result.verdict is Verdict.FAILED]
+        return list(failed(await played(url, server, files, jobs=8, only=only)))
 
 
 async def certain(names: Collection[str], files: Path) -> list[str]:

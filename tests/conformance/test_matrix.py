@@ -16,8 +16,7 @@ from broken_servers import PEERS
 from good_server import GoodServer
 from matrix import HALVES, catches, inputs, noticed, stored
 from pheby_conformance.check import CHECKS
-from pheby_conformance.report import Verdict
-from pheby_conformance.server import Options, check_server
+from playing import failed, played
 from proxy import broken_server
 
 MATRIX: Final = stored()
@@ -68,19 +67,9 @@ def test_what_fits_to_no_fault_or_to_several_is_found() -> None:
 async def failing(fault: str, server: GoodServer, files: Path, only: list[str]) -> list[str]:
     """Which of these checks fail on a server with the fault."""
     async with broken_server(server.url, PEERS[fault]) as url:
-        options = Options(
-            url=url,
-            secret=server.secret,
-            read_only_secret=server.read_only_secret,
-            scripted=True,
-            files=files,
-            only=only,
-            patience=20,
-            jobs=4,
-        )
-        report = await check_server(options)
+        report = await played(url, server, files, jobs=4, only=only)
     assert report.passed + report.failed > 0
-    return [result.id for result in report.results if result.verdict is Verdict.FAILED]
+    return list(failed(report))
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -10,8 +10,7 @@ from broken_clients import RightClient, start
 from good_server import GoodServer
 from pheby_conformance.client import check_client, stored_scenarios
 from pheby_conformance.newer import as_newer
-from pheby_conformance.report import Verdict
-from pheby_conformance.server import Options, check_server
+from playing import failed, played
 from proxy import Frame, Link, Peer, broken_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -32,24 +31,15 @@ async def test_a_client_of_version_1_is_right_beside_a_server_of_version_2() -> 
     """R-J1, R-J4: every scenario, with unknown fields, capabilities, limits and events in it."""
     names = [scenario["id"] for scenario in stored_scenarios() if scenario["id"] != "close/heartbeat"]
     report = await check_client("right", start(RightClient), only=names, patience=10, jobs=16, newer=True)
-    assert {result.id: result.detail for result in report.results if result.verdict is Verdict.FAILED} == {}
+    assert failed(report) == {}
     assert report.passed == len(names)
 
 
 async def test_a_server_of_version_2_is_right_for_a_suite_of_version_1(server: GoodServer, tmp_path: Path) -> None:
     """R-J1, R-J4: the suite is a client of version 1: what it does not know it ignores."""
     async with broken_server(server.url, NEWER) as url:
-        options = Options(
-            url=url,
-            secret=server.secret,
-            read_only_secret=server.read_only_secret,
-            scripted=True,
-            files=tmp_path,
-            patience=20,
-            jobs=24,
-        )
-        report = await check_server(options)
-    assert {result.id: result.detail for result in report.results if result.verdict is Verdict.FAILED} == {}
+        report = await played(url, server, tmp_path, jobs=24)
+    assert failed(report) == {}
     assert report.passed > 300
 
 

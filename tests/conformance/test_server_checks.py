@@ -11,7 +11,7 @@ from good_server import GoodServer
 from matrix import catches
 from pheby_conformance.check import CHECKS
 from pheby_conformance.report import Report, Verdict
-from pheby_conformance.server import Options, check_server
+from playing import failed, played
 from proxy import broken_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -21,20 +21,7 @@ JOBS = 24
 
 async def checked(url: str, server: GoodServer, files: Path, patience: float) -> Report:
     broken_servers.FOLDER[:] = [str(files)]
-    options = Options(
-        url=url,
-        secret=server.secret,
-        read_only_secret=server.read_only_secret,
-        scripted=True,
-        files=files,
-        patience=patience,
-        jobs=JOBS,
-    )
-    return await check_server(options)
-
-
-def failed(report: Report) -> dict[str, str]:
-    return {result.id: result.detail for result in report.results if result.verdict is Verdict.FAILED}
+    return await played(url, server, files, patience=patience, jobs=JOBS)
 
 
 async def test_a_right_server_passes_everything(server: GoodServer, tmp_path: Path) -> None:
